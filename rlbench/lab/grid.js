@@ -1,0 +1,143 @@
+// A small world as a grid of cells: colour, number, arrows; or the value of every action as a triangle of its cell.
+// The kernel sends `world` once (where states lie) and `frame` whenever something changed (values, best actions).
+const SVG = "http://www.w3.org/2000/svg";
+const make = (name, attributes, parent) => {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  parent?.append(node);
+  return node;
+};
+const short = (x) => x === null ? "" : Math.abs(x) >= 99.95 ? x.toFixed(0) : Math.abs(x) >= 9.995 ? x.toFixed(1) : x.toFixed(2);
+const shade = (x, low, high, palette) => x === null ? "var(--rl-empty)"
+  : palette[Math.round(Math.min(1, Math.max(0, (x - low) / (high > low ? high - low : 1))) * (palette.length - 1))];
+const ink = (hex) => {                                         // black or white, whichever can be read on the colour
+  if (hex[0] !== "#") return "var(--rl-ink)";
+  const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+  return .3 * r + .59 * g + .11 * b < 140 ? "#fff" : "#000";
+};
+
+function pointer(x, y, [down, right], size) {                  // outline of an arrow around (x, y)
+  const n = Math.hypot(down, right) || 1, d = down / n * size, r = right / n * size, w = .16, h = .5;
+  const at = (along, aside) => `${(x + r * along - d * aside).toFixed(1)},${(y + d * along + r * aside).toFixed(1)}`;
+  return [at(-1, -w), at(.2, -w), at(.2, -h), at(1, 0), at(.2, h), at(.2, w), at(-1, w)].join(" ");
+}
+
+function wedge(x, y, side, [down, right]) {                    // triangle of a square cell on the side an action points to
+  const c = [x + side / 2, y + side / 2], corner = (d, r) => [c[0] + r * side / 2, c[1] + d * side / 2];
+  const [a, b] = down ? [corner(down, -1), corner(down, 1)] : [corner(-1, right), corner(1, right)];
+  return [c, a, b].map((p) => p.map((v) => v.toFixed(1)).join(",")).join(" ");
+}
+
+class Grid {
+  constructor(model, el) {
+    this.model = model;
+    el.classList.add("rl-grid");
+    this.svg = make("svg", { role: "grid", "aria-label": model.get("label") }, el);
+    this.cursor = Math.max(0, model.get("selected"));
+  }
+
+  build() {                                                    // the cells of this world
+    const world = this.world = this.model.get("world"), wide = 400;
+    this.side = Math.min(wide / world.cols, 330 / world.rows, 96);
+    const width = this.side * world.cols, height = this.side * world.rows;
+    this.svg.setAttribute("viewBox", `-1 -1 ${width + 2} ${height + 2}`);
+    this.svg.style.maxWidth = `${width + 2}px`;
+    this.svg.replaceChildren();
+    this.cells = [];
+    for (let row = 0; row < world.rows; row++) {
+      const line = make("g", { role: "row" }, this.svg);
+      for (let col = 0; col < world.cols && this.cells.length < world.states; col++) this.cells.push(this.cell(line, row, col));
+    }
+    this.draw();
+  }
+
+  cell(line, row, col) {
+    const state = row * this.world.cols + col, x = col * this.side, y = row * this.side;
+    const group = make("g", { role: "gridcell", tabindex: state === this.cursor ? 0 : -1, class: "rl-cell" }, line);
+    const box = make("rect", { x: x + .5, y: y + .5, width: this.side - 1, height: this.side - 1 }, group);
+    const inner = make("g", {}, group), frame = make("rect", { x: x + 2, y: y + 2, width: this.side - 4, height: this.side - 4, class: "rl-frame" }, group);
+    group.addEventListener("click", () => this.select(state));
+    group.addEventListener("keydown", (event) => this.key(event, state));
+    return { group, box, inner, frame, x, y };
+  }
+
+  key(event, state) {
+    const { cols, states } = this.world, moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -cols, ArrowDown: cols };
+    if (event.key === "Enter") this.select(state);
+    else if (event.key in moves) this.focus(Math.min(states - 1, Math.max(0, state + moves[event.key])));
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  focus(state) {
+    this.cells[this.cursor].group.setAttribute("tabindex", -1);
+    this.cursor = state;
+    this.cells[state].group.setAttribute("tabindex", 0);
+    this.cells[state].group.focus();
+  }
+
+  select(state) {
+    this.focus(state);
+    this.model.set("selected", state);
+    this.model.save_changes();
+  }
+
+  draw() {
+    const frame = this.model.get("frame"), selected = this.model.get("selected");
+    if (!this.cells || !frame.values) return;
+    this.cells.forEach((cell, state) => {
+      const open = !this.world.void[state] && !this.world.ends[state];
+      cell.inner.replaceChildren();
+      cell.frame.setAttribute("class", `rl-frame${state === frame.at ? " rl-at" : ""}${state === selected ? " rl-selected" : ""}`);
+      cell.box.setAttribute("fill", open ? shade(frame.values[state], frame.low, frame.high, frame.palette) : "var(--rl-empty)");
+      if (open && frame.q) this.wedges(cell, frame, state);
+      else this.plain(cell, frame, state, open);
+      cell.group.setAttribute("aria-label", this.words(frame, state));
+    });
+  }
+
+  text(cell, x, y, words, size, fill) {
+    make("text", { x, y, "font-size": size, fill, "text-anchor": "middle", "dominant-baseline": "central" }, cell.inner).textContent = words;
+  }
+
+  plain(cell, frame, state, open) {
+    const { side } = this, x = cell.x + side / 2, y = cell.y + side / 2, fill = ink(cell.box.getAttribute("fill"));
+    const best = open && frame.best ? this.world.arrows.filter((d, a) => frame.best[state] >> a & 1 && (d[0] || d[1])) : [];
+    const words = this.world.ends[state] ? this.world.letters[state] || "end" : open ? short(frame.values[state]) : "";
+    const room = words && side >= 26;
+    const apart = best.length > 1 ? side * .12 : 0;              // ties start from the middle and go apart
+    for (const d of best) make("polygon", { points: pointer(x + d[1] * apart, y + d[0] * apart - (room ? side * .13 : 0), d, side * (apart ? .14 : .2)), fill }, cell.inner);
+    if (room) this.text(cell, x, best.length ? y + side * .27 : y, words, Math.max(8, Math.min(14, side * .27)), fill);
+  }
+
+  wedges(cell, frame, state) {
+    const { side } = this, n = this.world.arrows.length, size = Math.max(8, Math.min(11, side * .19));
+    this.world.arrows.forEach((d, a) => {
+      const value = frame.q[state * n + a], fill = shade(value, frame.low, frame.high, frame.palette), best = frame.best?.[state] >> a & 1;
+      make("polygon", { points: wedge(cell.x, cell.y, side, d), fill, class: best ? "rl-wedge rl-best" : "rl-wedge" }, cell.inner);
+      if (side >= 48) this.text(cell, cell.x + side * (.5 + d[1] * .31), cell.y + side * (.5 + d[0] * .36), short(value), size, ink(fill));
+    });
+  }
+
+  words(frame, state) {                                        // what a screen reader says of a cell
+    const { cols, void: unseen, ends, names, letters } = this.world, where = `row ${Math.floor(state / cols) + 1}, column ${state % cols + 1}`;
+    if (unseen[state]) return `${where}: cannot be reached`;
+    if (ends[state]) return `${where}: end ${letters[state]}`;
+    const best = frame.best ? names.filter((_, a) => frame.best[state] >> a & 1).join(" or ") : "";
+    return `${where}: ${short(frame.values[state])}${best ? `, best ${best}` : ""}${state === frame.at ? ", the agent is here" : ""}`;
+  }
+}
+
+function render({ model, el, signal }) {
+  const grid = new Grid(model, el);
+  let asked = false;                                           // the newest frame wins; the page draws at its own rate
+  const soon = () => { if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; grid.draw(); }); } };
+  const build = () => grid.build();
+  const handlers = [["change:world", build], ["change:frame", soon], ["change:selected", soon]];
+  for (const [name, what] of handlers) model.on(name, what);
+  signal.addEventListener("abort", () => { for (const [name, what] of handlers) model.off(name, what); });
+  build();
+}
+
+export default { render };

@@ -1,0 +1,51 @@
+// Makes the workbench around it a place for the keyboard, and tells the kernel what the page looks like.
+const KEYS = { " ": "play", s: "step", u: "update", e: "episode", i: "iteration", r: "reset" };
+const TYPING = "input, textarea, select, [contenteditable=true], [contenteditable='']";
+
+function looks() {
+  const dark = document.body.dataset.jpThemeLight === "false" || document.body.classList.contains("vscode-dark");
+  return { dark, still: matchMedia("(prefers-reduced-motion: reduce)").matches };
+}
+
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest(TYPING)) return null;
+  if (event.key === " " && event.target.closest("button, [role=gridcell], [role=slider]")) return null;   // the button's own key
+  return KEYS[event.key] ?? null;
+}
+
+function adopt(root, model, signal) {
+  root.tabIndex = 0;
+  root.setAttribute("role", "group");
+  root.setAttribute("aria-label", model.get("label"));
+  root.setAttribute("data-lm-suppress-shortcuts", "true");     // else JupyterLab takes bare letters: r makes a cell raw
+  root.addEventListener("keydown", (event) => {
+    const what = pressed(event);
+    if (what === null) return;
+    event.preventDefault();
+    event.stopPropagation();
+    model.send({ pressed: what });
+  }, { signal });
+}
+
+function render({ model, el, signal }) {
+  el.classList.add("rl-keys");
+  el.innerHTML = "<kbd>Space</kbd> play or pause <kbd>s</kbd> step <kbd>u</kbd> update <kbd>e</kbd> episode <kbd>i</kbd> iteration <kbd>r</kbd> reset";
+  const tell = () => {
+    const now = looks();
+    if (model.get("dark") === now.dark && model.get("still") === now.still) return;
+    model.set(now);
+    model.save_changes();
+  };
+  const themes = new MutationObserver(tell);
+  themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
+  signal.addEventListener("abort", () => themes.disconnect());
+  const find = (tries) => {                                    // the element is attached only after render
+    const root = el.closest(".rl-root");
+    if (root) adopt(root, model, signal);
+    else if (tries && !signal.aborted) requestAnimationFrame(() => find(tries - 1));
+  };
+  find(300);
+  tell();
+}
+
+export default { render };

@@ -1,0 +1,94 @@
+// Rows of a buffer, a page at a time. The kernel owns the rows: the page asks by `start`, `order` and `down`, and shows `rows`.
+const tag = (name, parent, attributes = {}, words) => {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (words !== undefined) node.textContent = words;
+  parent?.append(node);
+  return node;
+};
+
+class Table {
+  constructor(model, el) {
+    this.model = model;
+    el.classList.add("rl-table");
+    const bar = tag("div", el, { class: "rl-table-bar" });
+    this.orders = Object.fromEntries(Object.entries(model.get("orders")).map(([name, words]) => {
+      const button = tag("button", bar, { class: `rl-order-${name}`, type: "button" }, words);
+      button.addEventListener("click", () => this.ask({ order: name, down: true, start: 0, draws: model.get("draws") + 1 }));
+      return [name, button];
+    }));
+    this.count = tag("span", bar, { class: "rl-table-count" });
+    this.back = this.turner(bar, "‹", "earlier page", -1);
+    this.on = this.turner(bar, "›", "later page", 1);
+    this.table = tag("table", tag("div", el, { class: "rl-table-scroll" }), { role: "grid", "aria-label": model.get("label") });
+  }
+
+  turner(bar, sign, words, pages) {
+    const button = tag("button", bar, { type: "button", title: words, "aria-label": words }, sign);
+    button.addEventListener("click", () => this.turn(pages));
+    return button;
+  }
+
+  ask(changes) {
+    this.model.set(changes);
+    this.model.save_changes();
+  }
+
+  turn(pages) {
+    const size = this.model.get("size"), last = Math.max(0, this.model.get("total") - 1);
+    const start = this.model.get("start") + pages * size;
+    if (start >= 0 && start <= last) this.ask({ start });
+  }
+
+  draw() {
+    const get = (name) => this.model.get(name), [order, total, start, rows] = ["order", "total", "start", "rows"].map(get);
+    const held = this.table.contains(document.activeElement) ? document.activeElement.dataset.at : undefined;
+    for (const [name, button] of Object.entries(this.orders)) button.setAttribute("aria-pressed", name === order);
+    this.count.textContent = total ? `${(start + 1).toLocaleString("en")}–${(start + rows.length).toLocaleString("en")} of ${total.toLocaleString("en")}` : "empty so far";
+    this.back.disabled = start === 0;
+    this.on.disabled = start + rows.length >= total;
+    this.table.replaceChildren();
+    const head = tag("tr", tag("thead", this.table));
+    get("columns").forEach((name, at) => this.head(head, name, order, get("down"), `head ${at}`));
+    const body = tag("tbody", this.table);
+    rows.forEach((row, at) => this.row(body, row, at));
+    if (held !== undefined) this.table.querySelector(`[data-at="${held}"]`)?.focus({ preventScroll: true });
+  }
+
+  head(line, name, order, down, at) {
+    const cell = tag("th", line, { role: "columnheader", "aria-sort": order !== name ? "none" : down ? "descending" : "ascending" });
+    const button = tag("button", cell, { type: "button", title: `sort by ${name}`, "data-at": at }, `${name}${order !== name ? "" : down ? " ▾" : " ▴"}`);
+    button.addEventListener("click", () => this.ask({ order: name, down: order === name ? !down : true, start: 0 }));
+  }
+
+  row(body, cells, at) {
+    const id = this.model.get("ids")[at], open = id === this.model.get("selected");
+    const line = tag("tr", body, { tabindex: at === 0 ? 0 : -1, "aria-selected": open, "data-at": at, "data-id": id, title: "open this transition" });
+    for (const words of cells) tag("td", line, { role: "gridcell" }, words);
+    line.addEventListener("click", () => this.open(id));
+    line.addEventListener("keydown", (event) => this.key(event, line, id));
+  }
+
+  open(id) { this.ask({ selected: id, opened: this.model.get("opened") + 1 }); }
+
+  key(event, line, id) {
+    const go = { ArrowUp: () => line.previousSibling?.focus(), ArrowDown: () => line.nextSibling?.focus(), Enter: () => this.open(id),
+      PageUp: () => this.turn(-1), PageDown: () => this.turn(1) }[event.key];
+    if (!go) return;
+    event.preventDefault();
+    event.stopPropagation();
+    go();
+  }
+}
+
+function render({ model, el, signal }) {
+  const table = new Table(model, el);
+  let asked = false;
+  const soon = () => { if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; table.draw(); }); } };
+  const names = ["rows", "total", "start", "order", "down", "selected"].map((name) => `change:${name}`);
+  for (const name of names) model.on(name, soon);
+  signal.addEventListener("abort", () => { for (const name of names) model.off(name, soon); });
+  table.draw();
+}
+
+export default { render };

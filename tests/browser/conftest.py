@@ -1,0 +1,197 @@
+"""JupyterLab in a real browser: one server and one Chromium for the session, a fresh page for every test.
+
+A test asks for `lab`, opens a notebook and acts on `lab.page` as a person would:
+
+    lab.open_notebook(["import ipywidgets as w", "w.Button(description='go')"])     # or the path of a notebook
+    lab.run_all()
+    lab.page.locator("button", has_text="go").click()
+
+It fails at the end if the page raised an error, a request failed, or anything was fetched from another host.
+"""
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+OURS = {"127.0.0.1", "localhost"}
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--no-default-browser-check",
+         "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions"]
+
+READY = """async () => { const app = window.jupyterapp; await app.restored; const panel = app.shell.currentWidget;
+  await panel.context.ready; await panel.sessionContext.ready;
+  const kernel = panel.sessionContext.session.kernel; await kernel.info; return kernel.name; }"""     # info: the kernel has answered
+RUN_ALL = "async () => String(await window.jupyterapp.commands.execute('notebook:run-all-cells'))"
+ERRORS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
+  .flatMap(cell => (cell.outputs || []).filter(o => o.output_type === 'error').map(o => o.ename + ': ' + o.evalue))"""
+SAVE = "async () => { await window.jupyterapp.shell.currentWidget.context.save(); }"
+SHUTDOWN = "async () => { await window.jupyterapp.shell.currentWidget?.sessionContext?.shutdown(); }"
+PIXELS = """async el => { if (el.decode) await el.decode(); const c = document.createElement('canvas');
+  c.width = el.naturalWidth || el.width; c.height = el.naturalHeight || el.height;
+  const x = c.getContext('2d'); x.drawImage(el, 0, 0); const d = x.getImageData(0, 0, c.width, c.height).data; let hash = 0, ink = 0;
+  for (let i = 0; i < d.length; i += 4) { hash = (hash * 31 + d[i] + 7 * d[i+1] + 13 * d[i+2]) | 0; if (d[i] + d[i+1] + d[i+2] < 740) ink++; }
+  return {width: c.width, height: c.height, hash, ink}; }"""
+
+
+def pytest_collection_modifyitems(items):
+    "Whatever is in this folder is a browser test"
+    for item in items:
+        if HERE in item.path.parents: item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def chromium_path():
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found: return found
+    missing = "no Chromium found; on Debian: apt-get install chromium"
+    pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
+
+
+class Server:
+    "A JupyterLab of this Python, on the loopback address only, that reads and writes nothing of the user's"
+    def __init__(self, folder):
+        self.files, self.settings, self.log = folder / "files", folder / "settings", folder / "server.log"
+        self.token, self.process = secrets.token_hex(16), None
+        own = dict(JUPYTER_CONFIG_DIR="config", JUPYTER_DATA_DIR="data", JUPYTER_RUNTIME_DIR="runtime", IPYTHONDIR="ipython",
+                   JUPYTERLAB_SETTINGS_DIR="settings", JUPYTERLAB_WORKSPACES_DIR="workspaces")
+        self.env = os.environ | {name: str(folder / sub) for name, sub in own.items()}
+        for sub in (*own.values(), "files"): (folder / sub).mkdir()
+        self.env |= dict(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", JUPYTER_PREFER_ENV_PATH="1", NO_PROXY="127.0.0.1,localhost")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.set("notification", fetchNews="false", checkForUpdates=False, doNotDisturbMode=True)
+
+    def set(self, name, **values):
+        "Write a settings file of JupyterLab's core, read when a page is loaded"
+        path = self.settings / "@jupyterlab" / "apputils-extension" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+
+    def start(self):
+        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={urlsplit(self.url).port}",
+                   "--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.files}",
+                   "--LabApp.expose_app_in_browser=True"]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 60
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"JupyterLab did not start; its last words:\n{self.log.read_text()[-3000:]}")
+            time.sleep(0.1)
+
+    def answers(self):
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try: return direct.open(f"{self.url}/api?token={self.token}", timeout=5).status == 200
+        except (urllib.error.URLError, OSError): return False
+
+    def stop(self):
+        "Ask the server and its kernels to go, and insist after 15 s"
+        if self.process is None: return
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            try: os.killpg(self.process.pid, sign)
+            except ProcessLookupError: break
+            try: self.process.wait(timeout=15)
+            except subprocess.TimeoutExpired: continue
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory, chromium_path):
+    one = Server(tmp_path_factory.mktemp("jupyter"))
+    try:
+        one.start()
+        yield one
+    finally: one.stop()
+
+
+@pytest.fixture(scope="session")
+def browser(chromium_path):
+    from playwright.sync_api import sync_playwright
+    with sync_playwright() as playwright:
+        one = playwright.chromium.launch(executable_path=chromium_path, headless=True, args=FLAGS)
+        yield one
+        one.close()
+
+
+class Lab:
+    "A page of JupyterLab and what went wrong on it"
+    def __init__(self, server, page):
+        self.server, self.page, self.trouble, self.opened = server, page, [], False
+        page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
+        page.on("requestfailed", lambda request: self.trouble.append(f"request failed: {request.url} ({request.failure})"))
+        page.on("request", self.watch)
+        page.on("websocket", self.watch)
+
+    def watch(self, request):
+        parts = urlsplit(request.url)
+        if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in OURS:
+            self.trouble.append(f"asked another host: {request.url}")
+
+    def open_notebook(self, source, theme="JupyterLab Light"):
+        "Open a copy of a notebook, given by its path or as a list of code cells, and wait for its kernel"
+        cells = None if isinstance(source, (str, Path)) else [new_code_cell(text) for text in source]
+        name = f"{secrets.token_hex(4)}.ipynb"
+        if cells is None: shutil.copy(source, self.server.files / name)
+        else: nbformat.write(new_notebook(cells=cells, metadata=dict(kernelspec=dict(name="python3", display_name="python3"))), self.server.files / name)
+        self.file = self.server.files / name
+        self.server.set("themes", theme=theme)
+        self.page.goto(f"{self.server.url}/doc/tree/{name}?reset&token={self.server.token}")
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+        kernel = self.page.evaluate(READY)
+        self.opened = True
+        assert kernel == "python3"
+        light = str("Dark" not in theme).lower()     # a theme arrives a little after the page
+        self.page.wait_for_function("light => document.body.dataset.jpThemeLight === light", arg=light)
+
+    def run_all(self):
+        "Run every cell, to the end; fail with the errors of the cells that raised"
+        done = self.page.evaluate(RUN_ALL)
+        errors = self.errors()
+        assert done == "true" and errors == [], f"a cell failed: {errors}"
+
+    def errors(self):
+        "The errors in the notebook's outputs"
+        return self.page.evaluate(ERRORS)
+
+    def pixels(self, selector):
+        "width, height, hash and ink (count of pixels that are not nearly white) of an <img> or <canvas>"
+        place = self.page.locator(selector)
+        place.wait_for(state="visible")
+        return place.evaluate(PIXELS)
+
+    def save(self):
+        "Save as the person at the browser would; the notebook as it is then on disk"
+        self.page.evaluate(SAVE)
+        return nbformat.read(self.file, as_version=4)
+
+    def close(self):
+        "End the kernel; what went wrong on the page until then"
+        found = list(self.trouble)
+        if self.opened: self.page.evaluate(SHUTDOWN)
+        return found
+
+
+@pytest.fixture
+def lab(server, browser):
+    context = browser.new_context(viewport=dict(width=1280, height=1600))
+    context.set_default_timeout(60_000)
+    one = Lab(server, context.new_page())
+    try:
+        yield one
+        trouble = one.close()
+    finally: context.close()
+    assert trouble == [], "the page was not in order"

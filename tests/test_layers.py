@@ -1,0 +1,254 @@
+"""What exported code may not do: import upwards or sideways, draw from global generators, unpickle, use undefined names.
+
+Each rule is a function from source text to complaints, and is shown to find what it looks for.
+"""
+import ast
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyflakes.checker import Checker
+from pyflakes.messages import ImportStarUsed, UndefinedExport, UndefinedLocal, UndefinedName
+
+ROOT = Path(__file__).resolve().parents[1]
+APART = [{"envs", "policies"}, {"envs", "buffers"}, {"policies", "buffers"}, {"algos", "envs"}]     # rooms that know nothing of one another
+RUNTIME = {"torch", "numpy", "gymnasium", "ipywidgets", "matplotlib", "anywidget", "PIL", "tqdm",   # pyproject's dependencies,
+           "IPython", "traitlets"}                                                                 # and what ipywidgets stands on
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    "Where a module's notebook stands: folder number, notebook number, room"
+    layer: int
+    number: int
+    room: str
+
+
+def place(text):
+    "The place of a module, read from nbdev's first lines; None if no notebook made it"
+    found = re.search(r"File to edit: [./]*nbs/(\d+)_\w+/(\d+)_\w+\.ipynb", text[:1000])
+    room = re.search(r"^# %% (?:\.\./)+nbs/\d+_(\w+)/", text, re.MULTILINE)
+    return found and Place(int(found[1]), int(found[2]), room[1] if room else "")
+
+
+def dotted(path): return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+SOURCES = {dotted(p): p.read_text(encoding="utf-8") for p in sorted((ROOT / "rlbench").rglob("*.py")) if p.name not in ("__init__.py", "_modidx.py")}
+PLACES = {name: place(text) for name, text in SOURCES.items()}
+HANDWRITTEN = sorted([*(ROOT / "tools").glob("*.py"), *(ROOT / "tests").rglob("*.py"), ROOT / "rlbench" / "__init__.py"])
+
+
+# ---- imports
+
+def imports(text, name, modules):
+    "(full name of what is imported, line, inside a function?) for every import of module `name`"
+    def walk(node, inside):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import): yield from ((one.name, child.lineno, inside) for one in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                base = ".".join([*name.split(".")[:-child.level], *filter(None, [child.module])]) if child.level else child.module
+                for one in child.names:
+                    full = f"{base}.{one.name}"
+                    yield (full if full in modules or base == "rlbench" else base), child.lineno, inside
+            else: yield from walk(child, inside or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+    yield from walk(ast.parse(text), False)
+
+
+def layer_complaints(name, text, places):
+    "Imports of the module `name` that go up, sideways or to the package as a whole"
+    here = places[name]
+    for target, line, inside in imports(text, name, places):
+        if target.split(".")[0] != "rlbench" or target == "rlbench.__version__": continue
+        if target in places and places[target] is None: continue     # not from a notebook: another test says so
+        there, where = places.get(target), f"{name}:{line} imports {target}"
+        if target == name: yield f"{where}: itself"
+        elif there is None and not (inside and here.room == "launch"): yield f"{where}: name the module it is in, not the package"
+        elif there is None: continue
+        elif there.room == "lab" and here.room == "launch":
+            if not inside: yield f"{where}: only inside the function of the lab command"
+        elif {here.room, there.room} in APART: yield f"{where}: {here.room} and {there.room} do not know one another"
+        elif (there.layer, there.number) >= (here.layer, here.number): yield f"{where}: only lower folders, or earlier notebooks of its own"
+
+
+def foreign_complaints(name, text):
+    "Imports, outside of functions, of packages that a plain install does not bring"
+    for target, line, inside in imports(text, name, {}):
+        top = target.split(".")[0]
+        if not inside and top not in RUNTIME | {"rlbench", *sys.stdlib_module_names}:
+            yield f"{name}:{line} imports {top}: an optional package is imported inside the function that needs it"
+
+
+def cycle(graph):
+    "One cycle of a graph name -> names, as a list; empty if there is none"
+    done = set()
+
+    def visit(node, path):
+        if node in path: return path[path.index(node):] + [node]
+        if node in done: return []
+        found = next((c for c in (visit(one, path + [node]) for one in graph.get(node, ())) if c), [])
+        done.add(node)
+        return found
+    return next((c for c in (visit(node, []) for node in graph) if c), [])
+
+
+# ---- calls
+
+PICKLES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+DRAWS = {f"torch.{name}" for name in "rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson".split()}
+IN_PLACE = set("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_ orthogonal_ trunc_normal_ sparse_ "
+               "xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_".split())
+SEEDED = {"numpy.random.Generator", "numpy.random.PCG64", "numpy.random.SeedSequence", "numpy.random.default_rng", "random.Random"}
+GLOBAL = {"torch.manual_seed", "torch.seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"}
+
+
+def aliases(tree):
+    "local name -> full name, for everything a module imports"
+    known = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names: known[one.asname or one.name.split(".")[0]] = one.name if one.asname else one.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            for one in node.names: known[one.asname or one.name] = f"{node.module}.{one.name}"
+    return known
+
+
+def full_name(node, known):
+    "np.random.rand -> numpy.random.rand; empty if it does not start at an imported name"
+    parts = []
+    while isinstance(node, ast.Attribute): node, parts = node.value, [node.attr, *parts]
+    return ".".join([known[node.id], *parts]) if isinstance(node, ast.Name) and node.id in known else ""
+
+
+def call_complaints(name, text):
+    "Pickles, and random numbers from anywhere but a generator that was handed in"
+    tree = ast.parse(text)
+    known = aliases(tree)
+    for target, line, _ in imports(text, name, {}):
+        if target.split(".")[0] in PICKLES: yield f"{name}:{line} imports {target}: state is arrays and JSON, never pickle"
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        what, where = full_name(call.func, known), f"{name}:{call.lineno}"
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else what.split(".")[-1]
+        words = {word.arg: word.value for word in call.keywords}
+        handed = "generator" in words or any(isinstance(a, ast.Name) and a.id in ("generator", "rng") for a in call.args)
+        if what in ("torch.load", "torch.save"): yield f"{where} calls {what}, which pickles; use rlbench.core.state"
+        if isinstance(words.get("allow_pickle"), ast.Constant) and words["allow_pickle"].value: yield f"{where} allows pickles"
+        if what in GLOBAL: yield f"{where} calls {what}: it changes a generator that belongs to everybody"
+        if (what in DRAWS or method in IN_PLACE) and not handed: yield f"{where} calls {what or method} without a generator"
+        if what.startswith(("numpy.random.", "random.")) and what not in SEEDED: yield f"{where} calls {what}: the global generator"
+        if what in SEEDED and not call.args and not call.keywords: yield f"{where} calls {what} without a seed"
+
+
+# ---- names
+
+def name_complaints(name, text):
+    "What pyflakes says: undefined names break at run time, the rest confuses"
+    lines = text.splitlines()
+    for message in sorted(Checker(ast.parse(text), filename=name).messages, key=lambda m: m.lineno):
+        grave = isinstance(message, (UndefinedName, UndefinedExport, UndefinedLocal, ImportStarUsed))
+        if grave or "noqa" not in lines[message.lineno - 1]: yield str(message)
+
+
+# ---- the project
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_module_has_a_notebook_in_a_numbered_folder(name):
+    assert PLACES[name] is not None, f"{name} was not exported from nbs/N_room/NN_name.ipynb"
+    assert name.split(".")[1] == PLACES[name].room, "the package's folder is the notebook's, without its number"
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if PLACES[name]])
+def test_module_imports_downwards(name):
+    assert list(layer_complaints(name, SOURCES[name], PLACES)) == []
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_module_needs_only_what_a_plain_install_brings(name):
+    assert list(foreign_complaints(name, SOURCES[name])) == []
+
+
+def test_imports_have_no_cycle():
+    assert cycle({name: {target for target, _, _ in imports(text, name, SOURCES) if target in SOURCES} for name, text in SOURCES.items()}) == []
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_module_draws_from_generators_and_never_pickles(name):
+    assert list(call_complaints(name, SOURCES[name])) == []
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_module_has_no_undefined_or_unused_names(name):
+    assert list(name_complaints(name, SOURCES[name])) == []
+
+
+@pytest.mark.parametrize("path", HANDWRITTEN, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_handwritten_file_has_no_undefined_or_unused_names(path):
+    assert list(name_complaints(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))) == []
+
+
+# ---- the rules find what they look for
+
+TOY = {"rlbench.core.batch": Place(0, 0, "core"), "rlbench.core.config": Place(0, 1, "core"), "rlbench.envs.env": Place(1, 10, "envs"),
+       "rlbench.buffers.buffers": Place(3, 30, "buffers"), "rlbench.algos.dqn": Place(4, 42, "algos"), "rlbench.training.trainer": Place(6, 61, "training"),
+       "rlbench.lab.workbench": Place(8, 85, "lab"), "rlbench.launch.cli": Place(9, 90, "launch")}
+
+
+@pytest.mark.parametrize("name,text,found", [
+    ("rlbench.core.config", "from .batch import Batch", ""),
+    ("rlbench.core.config", "from rlbench import __version__", ""),
+    ("rlbench.core.batch", "from .config import Config", "earlier notebooks"),
+    ("rlbench.core.batch", "from rlbench.core import config", "earlier notebooks"),
+    ("rlbench.core.batch", "def f():\n    from ..training.trainer import Trainer", "earlier notebooks"),
+    ("rlbench.envs.env", "import rlbench", "not the package"),
+    ("rlbench.envs.env", "from .. import train", "not the package"),
+    ("rlbench.buffers.buffers", "from ..envs.env import make", "do not know"),
+    ("rlbench.algos.dqn", "from ..buffers.buffers import Ring", ""),
+    ("rlbench.algos.dqn", "import rlbench.envs.env", "do not know"),
+    ("rlbench.algos.dqn", "from ..lab.workbench import Workbench", "earlier notebooks"),
+    ("rlbench.launch.cli", "from ..lab.workbench import Workbench", "only inside"),
+    ("rlbench.launch.cli", "def lab():\n    from ..lab.workbench import Workbench", ""),
+])
+def test_layer_rule(name, text, found):
+    complaints = list(layer_complaints(name, text, TOY))
+    assert found in complaints[0] if found else complaints == []
+
+
+def test_place_is_read_from_the_first_lines():
+    text = "# AUTOGENERATED! DO NOT EDIT! File to edit: ../../nbs/0_core/03_state.ipynb.\n\n# %% ../../nbs/0_core/03_state.ipynb #f1\nimport os\n"
+    assert place(text) == Place(0, 3, "core") and place("import os") is None
+
+
+def test_cycle_rule():
+    assert cycle(dict(a={"b"}, b={"c"}, c=set())) == [] and cycle(dict(a={"b"}, b={"c"}, c={"b"})) == ["b", "c", "b"]
+
+
+@pytest.mark.parametrize("text,bad", [("import numpy", False), ("import fastcore.all", True), ("def f():\n    import ray", False)])
+def test_plain_install_rule(text, bad):
+    assert bool(list(foreign_complaints("m", text))) is bad
+
+
+@pytest.mark.parametrize("text,bad", [
+    ("import torch\nx = torch.rand(3, generator=g)", False),
+    ("import torch\nx = torch.rand(3)", True),
+    ("from torch import randn as draw\nx = draw(3)", True),
+    ("import torch\nx = torch.empty(3).uniform_()", True),
+    ("from torch import nn\nnn.init.orthogonal_(w, 1.0, generator=g)", False),
+    ("import numpy as np\nx = np.random.rand(3)", True),
+    ("import numpy as np\nx = np.random.default_rng(0).random(3)", False),
+    ("import numpy as np\nx = np.random.default_rng()", True),
+    ("import random\nrandom.shuffle(x)", True),
+    ("import torch\ntorch.manual_seed(0)", True),
+    ("import torch\ntorch.load(path)", True),
+    ("def f():\n    import pickle", True),
+    ("import numpy as np\nnp.load(path, allow_pickle=True)", True),
+    ("import numpy as np\nnp.load(path, allow_pickle=False)", False),
+])
+def test_call_rule(text, bad):
+    assert bool(list(call_complaints("m", text))) is bad
+
+
+@pytest.mark.parametrize("text,bad", [("def f(): return here", True), ("import os", True), ("import os  # noqa", False), ("__all__ = ['gone']", True)])
+def test_name_rule(text, bad):
+    assert bool(list(name_complaints("m", text))) is bad

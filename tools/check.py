@@ -1,0 +1,59 @@
+"""Everything that must hold before a change lands, cheapest first.
+
+python tools/check.py                  every step (make test does this)
+python tools/check.py clean sync       the named steps only
+"""
+import argparse, os, signal, subprocess, sys, time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTEST = [sys.executable, "-m", "pytest"]
+LINTS = ["tests/test_project.py", "tests/test_layers.py"]
+STEPS = {     # name -> (command, limit in seconds)
+    "clean":     ([sys.executable, "tools/clean_notebooks.py", "--check"], 120),
+    "sync":      ([sys.executable, "tools/sync.py", "--check"], 120),
+    "readme":    ([sys.executable, "tools/readme.py", "--check"], 120),
+    "lint":      ([*PYTEST, *LINTS], 300),
+    "notebooks": ([str(Path(sys.executable).with_name("nbdev_test")), "--n_workers", "2", "--timing"], 1500),
+    "tests":     ([*PYTEST, "-m", "not browser", "--durations=10", *(f"--deselect={f}" for f in LINTS)], 1800),
+    "browser":   ([*PYTEST, "-m", "browser"], 900),
+}
+
+
+def run(command, limit):
+    "Run one step; 'passed', or what went wrong. Its whole process group ends with it"
+    threads = dict(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")     # small networks: more threads only get into each other's way
+    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | threads, stdin=subprocess.DEVNULL, start_new_session=True)
+    try: status = process.wait(timeout=limit)
+    except subprocess.TimeoutExpired: status = None
+    finally: end_group(process)
+    if status is None: return f"stopped after its {limit} s"
+    return "passed" if status == 0 else f"failed with status {status}"
+
+
+def end_group(process):
+    "End what a step left running, and the step itself when it ran out of time"
+    try: os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError): return     # nothing left
+    process.wait()
+
+
+def main(names):
+    "Run the named steps in order, all of them even when one fails; the exit status"
+    results = {}
+    for name in names:
+        print(f"\n== {name}", flush=True)
+        start = time.monotonic()
+        results[name] = run(*STEPS[name])
+        print(f"== {name} {results[name]} ({time.monotonic() - start:.0f} s)", flush=True)
+    failed = [name for name in names if results[name] != "passed"]
+    if failed: print(f"\nNot in order: {', '.join(failed)}. One step again: {os.path.relpath(sys.executable, ROOT)} tools/check.py {failed[0]}", file=sys.stderr)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("steps", nargs="*", metavar="step", help=f"out of: {' '.join(STEPS)}; all when none is named")
+    steps = parser.parse_args().steps or list(STEPS)
+    if unknown := set(steps) - set(STEPS): parser.error(f"no step {' '.join(sorted(unknown))}; there are: {' '.join(STEPS)}")
+    sys.exit(main(steps))

@@ -1,0 +1,72 @@
+"""Notebooks as they are committed: nbdev's clean form, no widget state, small.
+
+python tools/clean_notebooks.py            clean every notebook in nbs/
+python tools/clean_notebooks.py --check    change nothing, name those that are not clean
+"""
+import argparse, json, sys
+from pathlib import Path
+
+from execnb.nbio import nb2str
+from nbdev.clean import clean_nb
+from nbdev.config import get_config
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_NOTEBOOK, MAX_ALL = 300_000, 5_000_000     # bytes; GitHub gives up on much larger ones, and so do readers
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+def notebooks(root=ROOT):
+    "Every notebook under nbs/ that is ours, sorted"
+    inside = sorted((root / "nbs").rglob("*.ipynb"))
+    return [p for p in inside if not any(part[0] in "._" for part in p.relative_to(root / "nbs").parts)]
+
+
+def drop_widgets(nb):
+    "A saved widget view says 'model not found' when it is opened again: keep its picture and its text only"
+    nb["metadata"].pop("widgets", None)
+    for cell in nb["cells"]:
+        for output in cell.get("outputs", []): output.get("data", {}).pop(VIEW, None)
+        if "outputs" in cell: cell["outputs"] = [o for o in cell["outputs"] if o.get("data", True)]
+
+
+def clean(text):
+    "The clean form of a notebook's text"
+    nb, config = json.loads(text), get_config(path=ROOT)
+    clean_nb(nb, False, config.allowed_metadata_keys.split(), config.allowed_cell_metadata_keys.split(), config.clean_ids)
+    drop_widgets(nb)
+    return nb2str(nb)
+
+
+def trouble(text, size):
+    "What cleaning cannot mend, in words, or None"
+    ids = [cell.get("id") for cell in json.loads(text)["cells"]]
+    if None in ids: return "has cells without an id, so every export would differ"
+    if len(set(ids)) < len(ids): return "has two cells with the same id; give one of them a new one"
+    if size > MAX_NOTEBOOK: return f"is {size / 1000:.0f} KB, more than {MAX_NOTEBOOK // 1000}; make its pictures smaller or fewer"
+
+
+def run(root, check):
+    "Clean or check; the list of complaints"
+    complaints, total = [], 0
+    for path in notebooks(root):
+        name, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+        try: cleaned = clean(text)
+        except (ValueError, KeyError) as error:
+            complaints.append(f"{name} is not a notebook that can be read: {error!r}")
+            continue
+        if not check and cleaned != text: path.write_text(cleaned, encoding="utf-8", newline="\n")
+        kept = text if check else cleaned
+        size = len(kept.encode())
+        total += size
+        if check and cleaned != text: complaints.append(f"{name} is not clean; run: make sync")
+        if problem := trouble(kept, size): complaints.append(f"{name} {problem}")
+    if total > MAX_ALL: complaints.append(f"nbs/ holds {total / 1e6:.1f} MB of notebooks, more than {MAX_ALL // 10**6}; make outputs smaller")
+    return complaints
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing, name the notebooks that are not clean")
+    found = run(ROOT, parser.parse_args().check)
+    for complaint in found: print(complaint, file=sys.stderr)
+    sys.exit(bool(found))
