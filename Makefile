@@ -45,7 +45,7 @@ test: $(STAMP)
 	@$(PY) tools/check.py
 
 bench-speed: $(STAMP)
-	@$(PY) tools/bench_speed.py
+	@$(PY) benchmarks/speed.py
 
 bench-learning: $(STAMP)
-	@$(PY) tools/bench_learning.py
+	@$(PY) benchmarks/learning.py

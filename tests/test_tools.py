@@ -40,7 +40,8 @@ def project(tmp_path):
     (tmp_path / "rlbench" / "__init__.py").write_text('__version__ = "0.1.0"\n')
     shutil.copy(ROOT / "settings.ini", tmp_path)
     picture = new_output("display_data", {"image/png": png(), "text/plain": "<Figure>"})
-    index = new_notebook(cells=[new_markdown_cell("# Title"), new_code_cell("#| hide\nsecret = 1"), new_code_cell("#| eval: false\n1 + 1", outputs=[picture])])
+    shown = new_code_cell("#| eval: false\n1 + 1", outputs=[picture])
+    index = new_notebook(cells=[new_markdown_cell("# Title"), new_code_cell("#| hide\nsecret = 1"), shown])
     module = new_notebook(cells=[new_code_cell("#| default_exp core.one"), new_code_cell("#| export\ndef one(): return 1")])
     nbformat.write(index, nbs / "index.ipynb")
     nbformat.write(module, nbs / "0_core" / "00_one.ipynb")
@@ -74,7 +75,8 @@ def test_clean_drops_counts_and_widgets_and_keeps_the_picture(project):
     assert path.read_text() == before, "a check changes nothing"
     assert clean_notebooks.run(project, check=False) == []
     nb = json.loads(path.read_text())
-    assert "widgets" not in nb["metadata"] and nb["cells"][1]["outputs"] == [] and nb["cells"][2]["execution_count"] is None
+    assert "widgets" not in nb["metadata"] and nb["cells"][1]["outputs"] == []
+    assert nb["cells"][2]["execution_count"] is None
     assert set(nb["cells"][2]["outputs"][0]["data"]) == {"image/png", "text/plain"}
 
 
@@ -87,7 +89,8 @@ def test_a_notebook_without_ids_is_named_and_gets_them(project):
 
 
 def test_a_large_notebook_is_refused(project):
-    edit(project / "nbs" / "index.ipynb", lambda nb: nb["cells"][2]["outputs"][0]["data"].update({"text/plain": "x" * 300_000}))
+    long = {"text/plain": "x" * 300_000}
+    edit(project / "nbs" / "index.ipynb", lambda nb: nb["cells"][2]["outputs"][0]["data"].update(long))
     assert any("KB, more than 300" in complaint for complaint in clean_notebooks.run(project, check=False))
 
 
@@ -112,7 +115,8 @@ def test_readme_shows_what_a_reader_needs(project):
     text = (project / "README.md").read_text()
     assert "# Title" in text and "```python\n1 + 1\n```" in text and "secret" not in text and "#|" not in text
     figures = list((project / "docs" / "readme").iterdir())
-    assert len(figures) == 1 and f"(docs/readme/{figures[0].name})" in text and figures[0].read_bytes() == base64.b64decode(png())
+    assert [f"(docs/readme/{figure.name})" in text for figure in figures] == [True]
+    assert figures[0].read_bytes() == base64.b64decode(png())
     (project / "docs" / "readme" / "old.png").write_bytes(b"")
     (project / "README.md").write_text(text + "more")
     assert len(readme.run(project, check=True)) == 2

@@ -22,8 +22,8 @@ STEPS = {     # name -> (command, limit in seconds)
 
 def run(command, limit):
     "Run one step; 'passed', or what went wrong. Its whole process group ends with it"
-    threads = dict(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")     # small networks: more threads only get into each other's way
-    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | threads, stdin=subprocess.DEVNULL, start_new_session=True)
+    env = os.environ | dict(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")     # for small networks more threads are slower
+    process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
     try: status = process.wait(timeout=limit)
     except subprocess.TimeoutExpired: status = None
     finally: end_group(process)
@@ -47,7 +47,9 @@ def main(names):
         results[name] = run(*STEPS[name])
         print(f"== {name} {results[name]} ({time.monotonic() - start:.0f} s)", flush=True)
     failed = [name for name in names if results[name] != "passed"]
-    if failed: print(f"\nNot in order: {', '.join(failed)}. One step again: {os.path.relpath(sys.executable, ROOT)} tools/check.py {failed[0]}", file=sys.stderr)
+    if failed:
+        again = f"{os.path.relpath(sys.executable, ROOT)} tools/check.py {failed[0]}"
+        print(f"\nNot in order: {', '.join(failed)}. One step again: {again}", file=sys.stderr)
     return bool(failed)
 
 
@@ -55,5 +57,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("steps", nargs="*", metavar="step", help=f"out of: {' '.join(STEPS)}; all when none is named")
     steps = parser.parse_args().steps or list(STEPS)
-    if unknown := set(steps) - set(STEPS): parser.error(f"no step {' '.join(sorted(unknown))}; there are: {' '.join(STEPS)}")
+    unknown = [step for step in steps if step not in STEPS]
+    if unknown: parser.error(f"no step {' '.join(unknown)}; there are: {' '.join(STEPS)}")
     sys.exit(main(steps))

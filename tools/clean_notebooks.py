@@ -32,7 +32,8 @@ def drop_widgets(nb):
 def clean(text):
     "The clean form of a notebook's text"
     nb, config = json.loads(text), get_config(path=ROOT)
-    clean_nb(nb, False, config.allowed_metadata_keys.split(), config.allowed_cell_metadata_keys.split(), config.clean_ids)
+    keys, cell_keys = config.allowed_metadata_keys.split(), config.allowed_cell_metadata_keys.split()
+    clean_nb(nb, False, keys, cell_keys, config.clean_ids)
     drop_widgets(nb)
     return nb2str(nb)
 
@@ -42,7 +43,7 @@ def trouble(text, size):
     ids = [cell.get("id") for cell in json.loads(text)["cells"]]
     if None in ids: return "has cells without an id, so every export would differ"
     if len(set(ids)) < len(ids): return "has two cells with the same id; give one of them a new one"
-    if size > MAX_NOTEBOOK: return f"is {size / 1000:.0f} KB, more than {MAX_NOTEBOOK // 1000}; make its pictures smaller or fewer"
+    if size > MAX_NOTEBOOK: return f"is {size / 1000:.0f} KB, more than {MAX_NOTEBOOK // 1000}; make its outputs smaller"
 
 
 def run(root, check):
@@ -60,7 +61,7 @@ def run(root, check):
         total += size
         if check and cleaned != text: complaints.append(f"{name} is not clean; run: make sync")
         if problem := trouble(kept, size): complaints.append(f"{name} {problem}")
-    if total > MAX_ALL: complaints.append(f"nbs/ holds {total / 1e6:.1f} MB of notebooks, more than {MAX_ALL // 10**6}; make outputs smaller")
+    if total > MAX_ALL: complaints.append(f"nbs/ is {total / 1e6:.1f} MB, more than {MAX_ALL / 1e6:g}; shrink outputs")
     return complaints
 
 

@@ -11,6 +11,7 @@ from nbconvert import MarkdownExporter
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = "docs/readme"
+HEAD = "<!-- Written by tools/readme.py from nbs/index.ipynb: edit the notebook, then make sync -->\n\n"
 HIDDEN, DIRECTIVE = re.compile(r"\s*#\|\s*hide\b"), re.compile(r"^\s*#\|.*\n?", re.MULTILINE)
 
 
@@ -27,17 +28,18 @@ def shown(nb):
 def render(root):
     "relative path -> bytes of README.md and its figures"
     nb = shown(nbformat.read(root / "nbs" / "index.ipynb", as_version=4))
-    text, extra = MarkdownExporter().from_notebook_node(nb, resources={"output_files_dir": FIGURES, "unique_key": "figure"})
-    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
-    text = "<!-- Written by tools/readme.py from nbs/index.ipynb: edit the notebook, then make sync -->\n\n" + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-    return {"README.md": text.encode(), **{name: data for name, data in extra["outputs"].items()}}
+    names = dict(output_files_dir=FIGURES, unique_key="figure")
+    text, extra = MarkdownExporter().from_notebook_node(nb, resources=names)
+    text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)).strip()
+    return {"README.md": f"{HEAD}{text}\n".encode(), **extra["outputs"]}
 
 
 def run(root, check):
     "Write or check; the list of complaints"
     if not (root / "nbs" / "index.ipynb").exists(): return ["nbs/index.ipynb is missing, and README.md is made from it"]
     new = render(root)
-    old = {p.relative_to(root).as_posix(): p.read_bytes() for p in [root / "README.md", *(root / FIGURES).glob("*")] if p.exists()}
+    present = [p for p in [root / "README.md", *(root / FIGURES).glob("*")] if p.exists()]
+    old = {p.relative_to(root).as_posix(): p.read_bytes() for p in present}
     changed = sorted(name for name in old | new if old.get(name) != new.get(name))
     if check: return [f"{name} is not what nbs/index.ipynb makes it; run: make sync" for name in changed]
     for name in changed:

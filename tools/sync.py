@@ -32,7 +32,8 @@ def export(root):
             if ours(path):
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(path, copy)
-        done = subprocess.run([Path(sys.executable).with_name("nbdev_export")], cwd=fresh, capture_output=True, text=True)
+        command = [Path(sys.executable).with_name("nbdev_export")]
+        done = subprocess.run(command, cwd=fresh, capture_output=True, text=True)
         if done.returncode: sys.exit(f"nbdev_export failed; its last words:\n{done.stderr[-3000:]}")
         return sources(fresh / "rlbench")
 
@@ -53,8 +54,9 @@ def write(package, new, names):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(new[name], encoding="utf-8", newline="\n")
         else: path.unlink()
-    for path in sorted(package.rglob("*"), reverse=True):     # a folder left with nothing but caches
-        if path.is_dir() and path.name != "__pycache__" and all(p.name == "__pycache__" for p in path.iterdir()): shutil.rmtree(path)
+    for path in sorted(package.rglob("*"), reverse=True):     # innermost first: folders left with nothing but caches
+        if not path.is_dir() or path.name == "__pycache__": continue
+        if all(inner.name == "__pycache__" for inner in path.iterdir()): shutil.rmtree(path)
 
 
 def run(root, check):

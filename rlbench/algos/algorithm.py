@@ -5,12 +5,11 @@
 # %% auto #0
 __all__ = ['REGISTRY', 'Spec', 'Algorithm', 'register', 'algorithms', 'get', 'minibatches', 'rounds', 'explained_variance']
 
-# %% ../../nbs/4_algos/40_algorithm.ipynb #4655a4cc
+# %% ../../nbs/4_algos/40_algorithm.ipynb #66c3aced
 import difflib, importlib, math, pkgutil
 from dataclasses import dataclass
 
 import gymnasium as gym
-import numpy as np
 import torch
 
 from ..core.config import ConfigError, hp

@@ -28,7 +28,7 @@ def dqn_target(ret, disc, next_q, next_target, double):
     best = (next_q if double else next_target).argmax(-1, keepdim=True)
     return ret + disc * next_target.gather(-1, best).squeeze(-1)
 
-# %% ../../nbs/4_algos/42_dqn.ipynb #1e27455c
+# %% ../../nbs/4_algos/42_dqn.ipynb #40858997
 @dataclass(frozen=True)
 class DQNSettings(Algorithm):
     "What can be set"
@@ -37,7 +37,8 @@ class DQNSettings(Algorithm):
     batch: int = hp(64, "transitions in a minibatch", up="updates are noisy", low=1)
     train_every: int = hp(1, "environment steps between two rounds of updates", up="steps are cheap", low=1)
     gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1)
-    target_every: int = hp(500, "updates between two copies into the target network", up="values run away", low=1)
+    target_every: int = hp(500, "updates between two renewals of the target network", up="values run away", low=1)
+    tau: float = hp(1., "share of the online network that a renewal takes over; 1 is a copy", up="values lag behind", low=0, high=1)
     n: int = hp(1, "steps of reward before bootstrapping", up="rewards are rare", low=1)
     double: bool = hp(True, "choose by the online network, value by the target network", up="values are too optimistic")
     max_grad_norm: float | None = hp(10., "longest gradient", up="updates are cut too often", low=0)
@@ -45,7 +46,7 @@ class DQNSettings(Algorithm):
     capacity: int = hp(50_000, "transitions remembered, over all environments", up="it forgets what it knew", low=1, live=False)
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="values are too simple", live=False)
 
-# %% ../../nbs/4_algos/42_dqn.ipynb #64890aac
+# %% ../../nbs/4_algos/42_dqn.ipynb #c1f69faa
 @register("dqn")
 @dataclass(frozen=True)
 class DQN(DQNSettings):
@@ -78,7 +79,9 @@ class DQN(DQNSettings):
         return nn.functional.smooth_l1_loss(q, target), dict(q=q, target=target, delta=target - q)
 
     def after(self, nets, updates):
-        if updates % self.target_every == 0: nets.target.load_state_dict(nets.q.state_dict())
+        if updates % self.target_every: return
+        with torch.no_grad():
+            for old, new in zip(nets.target.parameters(), nets.q.parameters()): old.lerp_(new, self.tau)
 
     def values(self, nets, obs): return nets.q(obs)
     def td_error(self, nets, batch):

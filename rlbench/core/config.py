@@ -253,7 +253,7 @@ def plain(value): return str(value) if isinstance(value, Schedule) else list(val
 def to_plain(settings): "Settings as JSON-able values"; return {s.name: plain(getattr(settings, s.name)) for s in fields_of(type(settings))}
 def from_plain(cls, mapping): "The inverse of `to_plain`"; return cls(**{s.name: check(s, mapping[s.name]) for s in fields_of(cls) if s.name in mapping})
 
-# %% ../../nbs/0_core/01_config.ipynb #d12b31c0
+# %% ../../nbs/0_core/01_config.ipynb #840e364f
 def resolved(self): return {section: {k: dict(value=v, source=self.where(k)) for k, v in to_plain(values).items()} for section, values in self.values.items()}
 def diff(self): return {name: plain(v) for _, layer in self.layers for name, v in layer.items() if plain(v) != plain(self.field(name).default)}
 def state(self): return [[source, {k: plain(v) for k, v in layer.items()}] for source, layer in self.layers]
@@ -262,9 +262,12 @@ def restore(self, tree):
     self.layers = []
     for source, layer in tree: self.add(source, layer)
 
-def copied(self):
-    twin = Config(self.sections)
-    twin.layers = list(self.layers)
+def part(self, *sections):
+    "A config of some of the sections, with what the layers say of those"
+    twin = Config({name: self.sections[name] for name in sections})
+    twin.layers = [(source, mine) for source, layer in self.layers if (mine := {k: v for k, v in layer.items() if k in twin.known})]
     return twin
 
-Config.resolved, Config.diff, Config.state, Config.restore, Config.copy = resolved, diff, state, restore, copied
+def copied(self): return self.part(*self.sections)
+
+Config.resolved, Config.diff, Config.state, Config.restore, Config.part, Config.copy = resolved, diff, state, restore, part, copied

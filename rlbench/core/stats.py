@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['RunningNorm', 'Episodes', 'Metrics', 'Timer', 'Timers']
 
-# %% ../../nbs/0_core/02_stats.ipynb #ad02c2ed
-import json, platform, sys, time
+# %% ../../nbs/0_core/02_stats.ipynb #18c9975f
+import json, platform, time
 from collections import deque
 
 import numpy as np

@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['STATE_OF', 'EnvProblem', 'Step', 'VecEnv', 'empty', 'EnvList', 'replay', 'NativeVec', 'constant', 'plain_state',
-           'set_plain_state', 'angle', 'place', 'known', 'maker', 'make', 'check_env', 'try_restore']
+           'set_plain_state', 'angle', 'place', 'from_code', 'known', 'maker', 'make', 'check_env', 'try_restore']
 
-# %% ../../nbs/1_envs/10_env.ipynb #a9488ec6
-import difflib
+# %% ../../nbs/1_envs/10_env.ipynb #68157b2d
+import difflib, importlib, importlib.util
+from pathlib import Path
 from typing import NamedTuple
 
 import gymnasium as gym
@@ -98,12 +99,12 @@ def replay(env, seed, actions):
     for action in actions: obs, *_ = env.step(action)
     return obs
 
-# %% ../../nbs/1_envs/10_env.ipynb #268e9982
+# %% ../../nbs/1_envs/10_env.ipynb #9de09fd1
 def env_list_state(self):
     return dict(rng=self.rng.bit_generator.state, seeds=list(self.seeds), taken=[np.array(t) for t in self.taken], obs=self.obs.copy())
 
 def env_list_restore(self, state):
-    self.rng = np.random.default_rng()
+    self.rng = np.random.default_rng(0)                                     # its state follows
     self.rng.bit_generator.state = state["rng"]
     self.seeds, self.obs = list(state["seeds"]), state["obs"].copy()
     self.taken = [list(t) if t.ndim > 1 else t.tolist() for t in map(np.asarray, state["taken"])]
@@ -203,6 +204,23 @@ def place(env, obs):
     else: return False
     return True
 
+# %% ../../nbs/1_envs/10_env.ipynb #25772efa
+def from_code(text):
+    "The class or function behind 'file.py:Name' or 'package.module:Name'; None for a gymnasium id"
+    place, colon, name = text.rpartition(":")
+    if not colon or not name.isidentifier(): return None
+    try:
+        if place.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else: module = importlib.import_module(place)
+    except (FileNotFoundError, ModuleNotFoundError) as problem: raise EnvProblem(f"{text}: {place} cannot be imported ({problem})") from None
+    if not callable(getattr(module, name, None)):
+        there = [k for k, v in vars(module).items() if isinstance(v, type) and issubclass(v, gym.Env) and v is not gym.Env]
+        raise EnvProblem(f"{text}: {place} has no {name}; environments there: {', '.join(there) or 'none'}")
+    return getattr(module, name)
+
 # %% ../../nbs/1_envs/10_env.ipynb #92bc4532
 def known(id):
     "The gymnasium specification behind an id, or an error naming the nearest"
@@ -217,13 +235,14 @@ def maker(id, spec, settings):
     picture = dict(render_mode="rgb_array") if "rgb_array" in modes else {}
     return lambda: gym.make(id, disable_env_checker=True, **picture, **settings)
 
-# %% ../../nbs/1_envs/10_env.ipynb #820855e5
+# %% ../../nbs/1_envs/10_env.ipynb #40811694
 def make(env,             # gymnasium id, or a function without arguments that makes an environment
          num_envs=1,      # how many copies
          native=True,     # use the environment's own vectorised form, if it has one and num_envs > 1
          **settings):     # passed to the environment's constructor
     "N copies of an environment as one `VecEnv`"
     if isinstance(env, VecEnv): return env
+    if isinstance(env, str) and (own := from_code(env)): env = own
     if callable(env): return EnvList(getattr(env, "__name__", type(env).__name__), env, num_envs)
     if not isinstance(env, str): raise EnvProblem(f"expected an environment's id or a function that makes one, got {type(env).__name__}")
     spec = known(env)

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['FACES', 'BLUE', 'ORANGE', 'GREEN', 'PINK', 'GREY', 'VIRIDIS', 'DIVERGING', 'colour', 'tidy', 'cover', 'encode',
-           'font', 'Picture', 'Layout', 'directions', 'arrow', 'grid_image', 'Sheet', 'compose', 'small_png']
+           'font', 'stamp', 'put', 'Picture', 'Layout', 'directions', 'arrow', 'grid_image', 'Sheet', 'compose',
+           'small_png']
 
 # %% ../../nbs/8_lab/80_drawing.ipynb #3772a932
 import io, math
@@ -30,7 +31,7 @@ def colour(values, low, high, table=VIRIDIS):
     rgb = table[np.nan_to_num(np.clip(share, 0, 1) * 255).astype(np.uint8)]
     return np.where(np.isnan(share)[..., None], 128, rgb).astype(np.uint8)
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #290794ce
+# %% ../../nbs/8_lab/80_drawing.ipynb #c0383ef6
 def tidy(x, up):
     "The next of … 1, 2, 5, 10, 20 … times a power of ten"
     if x <= 0: return 0.
@@ -38,10 +39,11 @@ def tidy(x, up):
     steps = [unit * k for k in (1, 2, 5, 10)]
     return next(s for s in steps if s >= x * (1 - 1e-9)) if up else max(s for s in steps if s <= x * (1 + 1e-9))
 
-def cover(now, low, high, anchor=None):
-    "Limits (from, to) that hold low … high: those of `now` while they do, else new ones; `anchor` is always inside"
+def cover(now, low, high, anchor=None, least=0.):
+    "Limits (from, to) that hold low … high: those of `now` while they do, else new ones; `anchor` is always inside, `least` the smallest width"
     if anchor is not None: low, high = min(low, anchor), max(high, anchor)
     if not (math.isfinite(low) and math.isfinite(high)): return now or (0., 1.)
+    if high - low < least: low, high = (low + high - least) / 2, (low + high + least) / 2
     if now and now[0] <= low and high <= now[1] and high - low > (now[1] - now[0]) / 8: return now
     span = max(high - low, abs(high) * .02, 1e-6)
     step = tidy(span / 4, up=True)
@@ -50,7 +52,7 @@ def cover(now, low, high, anchor=None):
     end = high if anchor == high else high + (grow if now is None or high > now[1] else span * .05)
     return math.floor(start / step + 1e-9) * step, math.ceil(end / step - 1e-9) * step
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #5834d977
+# %% ../../nbs/8_lab/80_drawing.ipynb #cd0ef42a
 def encode(image, moving):
     "JPEG while it moves, PNG at rest; of a PIL image or an array (H, W, 3) uint8"
     image, out = Image.fromarray(image) if isinstance(image, np.ndarray) else image, io.BytesIO()
@@ -63,15 +65,33 @@ def font(size):
     "The sans serif that comes with matplotlib"
     return ImageFont.truetype(f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf", size)
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #da8b93bb
+@lru_cache(5000)
+def stamp(text, size):
+    "(mask of the words, their width, their height): setting type is dear, stamping it again is not"
+    face = font(size)
+    wide, (up, down) = face.getlength(text), face.getmetrics()
+    mask = Image.new("L", (math.ceil(wide) + 1, up + down))
+    ImageDraw.Draw(mask).text((0, 0), text, 255, face)
+    return mask, wide, up + down
+
+def put(image, x, y, text, anchor="la", size=10, fill="black"):
+    "Words on an image; anchor as pillow's: left, middle, right and above, middle, below"
+    parts = [stamp(c, size) for c in text] if text[-1:].isdigit() else [stamp(text, size)]   # numbers change all the time, their digits do not
+    wide, tall = sum(part[1] for part in parts), parts[0][2] if parts else 0
+    x, y = x - wide * dict(l=0, m=.5, r=1)[anchor[0]], y - tall * dict(a=0, m=.5, b=1)[anchor[1]]
+    for mask, step, _ in parts:
+        image.paste(fill, (round(x), round(y)), mask)
+        x += step
+
+# %% ../../nbs/8_lab/80_drawing.ipynb #e6ef1aea
 class Picture:
     "A figure whose frame stands still while its content moves"
     def __init__(self, width=400, height=236):
-        self.size, self.theme, self.moving, self.written, self.background = (width, height), "light", [], [], None
+        self.size, self.theme, self.moving, self.written, self.planes, self.background = (width, height), "light", [], [], {}, None
         self.figure = Figure(figsize=(width / 100, height / 100), dpi=100)
         self.canvas = FigureCanvasAgg(self.figure)
 
-    def axes(self, left=48, bottom=34, right=18, top=8, xlabel="", ylabel="", ticks=4):
+    def axes(self, left=54, bottom=34, right=18, top=8, xlabel="", ylabel="", ticks=4):
         "Axes with margins in pixels"
         w, h = self.size
         ax = self.figure.add_axes((left / w, bottom / h, (w - left - right) / w, (h - bottom - top) / h))
@@ -79,6 +99,7 @@ class Picture:
         ax.set_ylabel(ylabel, fontsize=8.5, labelpad=2)
         ax.tick_params(labelsize=8, length=0, pad=3)
         ax.locator_params(nbins=ticks)
+        ax.set_autoscale_on(False)                                          # limits change by `limits` alone
         for side in ("top", "right"): ax.spines[side].set_visible(False)
         self.background = None
         return ax
@@ -96,11 +117,15 @@ class Picture:
                 change(new)
                 self.background = None
 
-    def write(self, x, y, text, anchor="la", size=10, fill=None):
+    def write(self, x, y, text, anchor="la", size=10):
         "Words at a pixel, on the next frame only"
-        self.written.append((x, y, str(text), anchor, size, fill))
+        self.written.append((x, y, str(text), anchor, size))
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #8fd1dc18
+    def fill(self, ax, rgb):
+        "Lay an array (h, w, 3) of colours, lowest row first, under what moves: matplotlib's own images cost five times as much"
+        self.planes[ax] = rgb
+
+# %% ../../nbs/8_lab/80_drawing.ipynb #c4f715ab
 def dress(self):
     "Axes in the colours of the theme"
     face = FACES[self.theme]
@@ -120,13 +145,19 @@ def draw(self):
         self.canvas.draw()                                                  # leaves out what is animated
         self.background = self.canvas.copy_from_bbox(self.figure.bbox)
     self.canvas.restore_region(self.background)
+    for ax, rgb in self.planes.items(): lay(self.canvas, ax.bbox, rgb)
     for ax, artist in self.moving:
         if artist.get_visible(): ax.draw_artist(artist)
     image = Image.frombuffer("RGBA", self.size, self.canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")
-    pen, ink = ImageDraw.Draw(image), FACES[self.theme]["text"]
-    for x, y, text, anchor, size, fill in self.written: pen.text((x, y), text, fill or ink, font(size), anchor)
+    for x, y, text, anchor, size in self.written: put(image, x, y, text, anchor, size, FACES[self.theme]["text"])
     self.written.clear()
     return image
+
+def lay(canvas, box, rgb):
+    "Colours into the canvas' own pixels, stretched to a box"
+    pixels = np.asarray(canvas.buffer_rgba())
+    x0, x1, y0, y1 = round(box.x0), round(box.x1), len(pixels) - round(box.y1), len(pixels) - round(box.y0)
+    pixels[y0:y1, x0:x1, :3] = Image.fromarray(rgb[::-1]).resize((x1 - x0, y1 - y0), Image.Resampling.BILINEAR)
 
 def dark(self, on):
     "Change the theme"
@@ -191,18 +222,21 @@ def grid_image(layout,       # Layout
         if side >= 18: label_cell(pen, layout, s, x + side / 2, y + side / 2, side, values[s], None if best is None else best[s], ink)
     return image
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #83891a94
+# %% ../../nbs/8_lab/80_drawing.ipynb #77570a12
 def label_cell(pen, layout, s, x, y, side, value, best, ink):
     "Number or letter, and arrows, of one cell"
     arrows = best is not None and layout.spatial and not (layout.void[s] or layout.ends[s])
     word = layout.letters[s] if layout.ends[s] else "" if layout.void[s] or np.isnan(value) else short(value)
     if word and side >= 26: pen.text((x, y + side * .26 if arrows else y), word, ink, font(max(7, min(11, int(side * .24)))), "mm")
-    for a in np.flatnonzero(best) if arrows else (): arrow(pen, x, y - (side * .12 if side >= 26 else 0), layout.arrows[a], side * .2, ink)
+    ways = layout.arrows[best] if arrows else ()
+    for d in ways:                                                          # ties start from the middle and go apart
+        apart = side * .12 if len(ways) > 1 else 0
+        arrow(pen, x + d[1] * apart, y + d[0] * apart - (side * .12 if side >= 26 else 0), d, side * (.13 if apart else .2), ink)
 
 def short(x):
     "A number in at most five signs"
     if not math.isfinite(x): return "∞" if x > 0 else "-∞" if x < 0 else ""
-    return f"{x:.0f}" if abs(x) >= 99.95 else f"{x:.1f}" if abs(x) >= 9.995 else f"{x:.2f}"
+    return f"{x:.0f}" if abs(x) >= 99.95 else f"{x:.1f}" if abs(x) >= 9.995 else f"{x:.2f}" if abs(x) >= .005 else "0.00"
 
 def span_of(values):
     "Lowest and highest finite value"
@@ -214,19 +248,21 @@ def best_of(q, share=1e-6):
     top, low = q.max(1, keepdims=True), q.min(1, keepdims=True)
     return (q >= top - share * np.maximum(1, np.abs(top))) & (top > low)
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #0415c81f
+# %% ../../nbs/8_lab/80_drawing.ipynb #c792f523
 class Sheet:
     "A blank page to draw bars on"
     def __init__(self, width=400, height=236, theme="light"):
         self.face, self.image = FACES[theme], Image.new("RGB", (width, height), FACES[theme]["face"])
         self.pen = ImageDraw.Draw(self.image)
 
-    def text(self, x, y, words, anchor="la", size=10): self.pen.text((x, y), str(words), self.face["text"], font(size), anchor)
+    def text(self, x, y, words, anchor="la", size=10): put(self.image, x, y, str(words), anchor, size, self.face["text"])
 
     def bars(self, box, values, low, high, names, fill=BLUE, marked=None):
         "Upright bars from zero inside (left, top, right, bottom), with numbers above and names below; `marked` has a line under it"
         left, top, right, bottom = box
-        wide, base = (right - left) / max(1, len(values)), bottom - 16
+        wide, base = min(72., (right - left) / max(1, len(values))), bottom - 16
+        left += (right - left - wide * len(values)) / 2
+        right = left + wide * len(values)
         y = lambda v: base - (np.clip(v, low, high) - low) / max(high - low, 1e-9) * (base - top - 14)
         size = 10 if wide >= 34 else 8
         for i, value in enumerate(values):
@@ -242,21 +278,23 @@ class Sheet:
         "How often which value, with the range below"
         left, top, right, bottom = box
         known = values[np.isfinite(values)]
+        if not len(known): return self.text(left, top, f"{name}: nothing finite")
         low, high = span_of(known)
+        if high - low < 1e-6 * max(1, abs(high)): high = low               # as good as one value: nothing to cut into bins
         self.text(left, top, name, size=10)
-        self.text(left, bottom, short(low), "lb", 9), self.text(right, bottom, short(high) if high > low else "", "rb", 9)
-        counts = np.histogram(known, 24, (low, high) if high > low else (low - .5, low + .5))[0]
-        wide, base, tall = (right - left) / 24, bottom - 14, bottom - top - 30
-        for i in np.flatnonzero(counts):
-            self.pen.rectangle((left + i * wide, base - max(1, counts[i] / counts.max() * tall), left + (i + 1) * wide - 1, base), fill)
-        self.pen.line((left, base + 1, right, base + 1), self.face["faint"])
+        self.text(left, bottom, f"{low:.3g}", "lb", 9), self.text(right, bottom, f"{high:.3g}" if high > low else "", "rb", 9)
+        place = ((known - low) / (high - low) * 23.999).astype(int) if high > low else np.full(len(known), 12)
+        counts, tall = np.bincount(place, minlength=24)[:24], int(bottom - top - 30)
+        filled = np.arange(tall, 0, -1)[:, None] <= np.ceil(counts / counts.max() * tall).repeat((right - left) // 24)
+        self.image.paste(fill, (left, bottom - 14 - tall), Image.fromarray(filled))
+        self.pen.line((left, bottom - 13, right, bottom - 13), self.face["faint"])
         zero = left - low / (high - low) * (right - left) if low < 0 < high else None
-        if zero is not None: self.pen.line((zero, base - tall, zero, base), ORANGE)
+        if zero is not None: self.pen.line((zero, bottom - 14 - tall, zero, bottom - 14), ORANGE)
 
     def sideways(self, box, values, names, high, fill=BLUE):
         "Lying bars with names to the left and numbers at their ends"
         left, top, right, bottom = box
-        tall, room = min(22, (bottom - top) / max(1, len(values))), max((font(10).getlength(n) for n in names), default=0) + 8
+        tall, room = min(22, (bottom - top) / max(1, len(values))), max((stamp(n, 10)[1] for n in names), default=0) + 8
         for i, (name, value) in enumerate(zip(names, values)):
             y, end = top + i * tall, left + room + max(1., min(1., value / high if high > 0 else 0) * (right - left - room - 42))
             self.text(left, y + tall / 2, name, "lm", 10)

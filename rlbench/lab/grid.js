@@ -7,7 +7,7 @@ const make = (name, attributes, parent) => {
   parent?.append(node);
   return node;
 };
-const short = (x) => x === null ? "" : Math.abs(x) >= 99.95 ? x.toFixed(0) : Math.abs(x) >= 9.995 ? x.toFixed(1) : x.toFixed(2);
+const short = (x) => x === null ? "" : Math.abs(x) >= 99.95 ? x.toFixed(0) : Math.abs(x) >= 9.995 ? x.toFixed(1) : Math.abs(x) >= .005 ? x.toFixed(2) : "0.00";
 const shade = (x, low, high, palette) => x === null ? "var(--rl-empty)"
   : palette[Math.round(Math.min(1, Math.max(0, (x - low) / (high > low ? high - low : 1))) * (palette.length - 1))];
 const ink = (hex) => {                                         // black or white, whichever can be read on the colour
@@ -97,8 +97,8 @@ class Grid {
     });
   }
 
-  text(cell, x, y, words, size, fill) {
-    make("text", { x, y, "font-size": size, fill, "text-anchor": "middle", "dominant-baseline": "central" }, cell.inner).textContent = words;
+  text(cell, x, y, words, size, fill, strong = false) {
+    make("text", { x, y, "font-size": size, fill, "text-anchor": "middle", "dominant-baseline": "central", class: strong ? "rl-best" : "" }, cell.inner).textContent = words;
   }
 
   plain(cell, frame, state, open) {
@@ -115,8 +115,10 @@ class Grid {
     const { side } = this, n = this.world.arrows.length, size = Math.max(8, Math.min(11, side * .19));
     this.world.arrows.forEach((d, a) => {
       const value = frame.q[state * n + a], fill = shade(value, frame.low, frame.high, frame.palette), best = frame.best?.[state] >> a & 1;
-      make("polygon", { points: wedge(cell.x, cell.y, side, d), fill, class: best ? "rl-wedge rl-best" : "rl-wedge" }, cell.inner);
-      if (side >= 48) this.text(cell, cell.x + side * (.5 + d[1] * .31), cell.y + side * (.5 + d[0] * .36), short(value), size, ink(fill));
+      make("polygon", { points: wedge(cell.x, cell.y, side, d), fill, class: "rl-wedge" }, cell.inner);
+      const x = cell.x + side * (.5 + d[1] * .33), y = cell.y + side * (.5 + d[0] * .35);
+      if (side >= 48) this.text(cell, x, y, short(value), size, ink(fill), best);
+      else if (best) make("circle", { cx: x, cy: y, r: Math.max(1.5, side * .07), fill: ink(fill) }, cell.inner);
     });
   }
 

@@ -90,23 +90,24 @@ class Goal:
         off = [name for name, units in (("learning", ("update", "iteration")), ("collecting", ("step", "episode"))) if self.what in units and not getattr(trainer, name)]
         if off: raise ValueError(f"no {self.what} will come while {off[0]} is switched off")
 
-# %% ../../nbs/8_lab/84_player.ipynb #9a504ddc
+# %% ../../nbs/8_lab/84_player.ipynb #1761501e
 class Blank:
     "A screen that shows nothing"
-    next_at = float("inf")                                                  # perf_counter seconds
+    next_at, unkept = float("inf"), False                                   # perf_counter seconds; something is shown that is not in the file yet
     def note(self, trainer, event): "Every event; reads only"
     def offer(self, owner, now): "Time for a picture, while moving"
     def idle(self, owner, until): "Nothing to do before `until`: time for more pictures"
     def rest(self, owner): "Motion has stopped: show everything"
+    def store(self, owner): "At rest, and nobody asks anything: time to keep what is shown"
     def take(self, trainer): "From now on another trainer"
 
-# %% ../../nbs/8_lab/84_player.ipynb #fe9fd157
+# %% ../../nbs/8_lab/84_player.ipynb #19329547
 class Owner:
     "Advances a trainer towards goals, and reads its mailbox in between"
     def __init__(self, trainer, screen=None):
         self.trainer, self.screen, self.mail, self.goals = trainer, screen or Blank(), Mailbox(), deque()
         self.event, self.count, self.state, self.problem, self.error = None, 0, "idle", None, ""
-        self.pace, self.due_at, self.stale = None, 0., True
+        self.pace, self.due_at, self.stale, self.ended = None, 0., True, []
 
     def run(self, until=float("inf"), endless=True):
         "Go on to the last goal, or to a moment; without `endless`, an endless goal is left alone"
@@ -127,25 +128,31 @@ class Owner:
             elif (now := perf_counter()) >= self.screen.next_at: self.screen.offer(self, now)
         except Exception as problem: self.fail(problem)
 
-# %% ../../nbs/8_lab/84_player.ipynb #85be3968
+# %% ../../nbs/8_lab/84_player.ipynb #cb40fcfa
 def arrive(self):
     "The first goal is reached: on to the next, or rest"
-    goal = self.goals.popleft()
-    if not self.goals: self.stop("paused")
-    goal.future.set_result(True)
+    self.ended.append((self.goals.popleft().future, True))
+    if self.goals: self.report()
+    else: self.stop("paused")
 
 def stop(self, state):
-    "Drop all goals and show where we stand"
-    dropped, self.state = list(self.goals), state
+    "Drop all goals"
+    self.ended += [(goal.future, False) for goal in self.goals]
     self.goals.clear()
-    self.settle()
-    for goal in dropped: goal.future.set_result(False)
+    self.state, self.stale = state, True
 
 def settle(self):
-    "At rest: one full picture, once"
+    "At rest: one full picture, and then word to those who wait"
     if self.stale: self.screen.rest(self)
     self.stale = False
+    self.report()
     self.mail.hush()
+
+def report(self):
+    "Goals that are reached or dropped: tell those who wait for them"
+    while self.ended:
+        future, reached = self.ended.pop(0)
+        future.set_result(reached)
 
 def fail(self, problem):
     "Keep an exception of the loop and stop"
@@ -161,9 +168,9 @@ def in_time(self, until):
     self.mail.wait(max(0, min(self.due_at, until) - perf_counter()))
     return False
 
-Owner.arrive, Owner.stop, Owner.settle, Owner.fail, Owner.in_time = arrive, stop, settle, fail, in_time
+Owner.arrive, Owner.stop, Owner.settle, Owner.report, Owner.fail, Owner.in_time = arrive, stop, settle, report, fail, in_time
 
-# %% ../../nbs/8_lab/84_player.ipynb #d4fa6f0e
+# %% ../../nbs/8_lab/84_player.ipynb #6a15577b
 class Player(Owner):
     "Play, pause, step, change: a trainer in someone's hands"
     def __init__(self, trainer, driver="thread", screen=None):
@@ -183,7 +190,7 @@ class Player(Owner):
         "Go for a goal, after those before it; an endless one gives way"
         def set_out():
             goal.check(self.trainer)
-            if self.goals and self.goals[-1].endless: self.goals.pop().future.set_result(False)
+            if self.goals and self.goals[-1].endless: self.ended.append((self.goals.pop().future, False))
             self.goals.append(goal)
             self.state, self.problem, self.error, self.due_at = "playing", None, "", perf_counter()
         self.ask(set_out).add_done_callback(lambda asked: asked.exception() and goal.future.set_exception(asked.exception()))
@@ -192,7 +199,7 @@ class Player(Owner):
     def play(self): "Go on until told otherwise"; return self.aim(Goal(None))
     def step(self, what="event", n=1): "Go on to the n-th end of a unit"; return self.aim(Goal(what, n))
     def until(self, predicate): "Go on to the first event for which `predicate(event)` holds"; return self.aim(Goal(predicate))
-    def pause(self): "Stop after the present event"; return self.ask(lambda: self.goals and self.stop("paused"))
+    def pause(self): "Stop after the present event"; return self.ask(lambda: self.goals and self.stop("paused"), looks=True)
     def call(self, function): "`function(trainer)` between two events"; return self.ask(lambda: function(self.trainer))
     def look(self, function): "The same for a function that only reads, say a snapshot"; return self.ask(lambda: function(self.trainer), looks=True)
 
@@ -233,7 +240,7 @@ Player.set, Player.switch, Player.speed, Player.replace, Player.save, Player.res
 DRIVERS = ("thread", "sync", "clock")
 _open = weakref.WeakSet()                                                   # players that may hold a thread, to be closed at exit
 
-# %% ../../nbs/8_lab/84_player.ipynb #cf4b6a90
+# %% ../../nbs/8_lab/84_player.ipynb #4f7c7e78
 def serve(self, until=float("inf"), endless=True):
     "The owner's turn"
     with self.lock:
@@ -241,6 +248,7 @@ def serve(self, until=float("inf"), endless=True):
         self.serving = True
         try:
             with torch_threads(self.trainer.settings.threads): self.run(until if self.driver != "clock" else min(until, perf_counter() + .2), endless)
+            if self.driver != "thread" and self.screen.unkept and not self.goals: self.screen.store(self)
         except KeyboardInterrupt:
             self.stop("paused")
             raise
@@ -268,15 +276,16 @@ def close(self):
 
 Player.serve, Player.tick, Player.wait, Player.close = serve, tick, wait, close
 
-# %% ../../nbs/8_lab/84_player.ipynb #5aaf115d
+# %% ../../nbs/8_lab/84_player.ipynb #f0bcc25e
 def work(ref, mail):
     "Life of a worker thread"
-    busy = False
-    while mail.wait(0 if busy else None):                                   # with a goal, come back at once
+    pause = None
+    while mail.wait(pause):
         player = ref()
         if player is None: return
-        player.serve(until=perf_counter() + .1)
-        busy = bool(player.goals)
+        if mail or player.goals: player.serve(until=perf_counter() + .1)
+        else: player.screen.store(player)                                   # quiet for a while
+        pause = 0 if player.goals else .3 if player.screen.unkept else None # with a goal, come back at once
         del player
 
 def start_worker(player):

@@ -6,7 +6,9 @@
 __all__ = ['View', 'tensor', 'answers', 'LearningCurve', 'EnvFrame', 'action_names', 'ActionBars', 'layout_of', 'Truth',
            'GridValues', 'menu', 'ValueSurface', 'newest_obs', 'ValueTrace']
 
-# %% ../../nbs/8_lab/82_views.ipynb #d70cabd7
+# %% ../../nbs/8_lab/82_views.ipynb #219be1e8
+import os
+
 import gymnasium as gym
 import ipywidgets as widgets
 import numpy as np
@@ -53,7 +55,7 @@ def answers(trainer, method, obs):
     with torch.inference_mode(): out = getattr(learner.now, method)(learner.nets, tensor(obs))
     return None if out is None else out.numpy()
 
-# %% ../../nbs/8_lab/82_views.ipynb #fdd3e1c7
+# %% ../../nbs/8_lab/82_views.ipynb #2d9acf6d
 class LearningCurve(View):
     "Return of every episode, and its running mean"
     name, title, help = "curve", "Learning curve", "one dot for each episode, the line is the mean of the last 100"
@@ -66,7 +68,7 @@ class LearningCurve(View):
         self.dots, = self.ax.plot([], [], ".", color=BLUE, alpha=.35, markersize=4)
         self.line, = self.ax.plot([], [], color=ORANGE, linewidth=1.8)
         for artist in (self.dots, self.line): self.picture.add(artist, self.ax)
-        rows = [row for row in trainer.metrics.rows if row.get("mean_return") is not None]
+        rows = [row for row in trainer.metrics.rows if np.isfinite(row["mean_return"])]
         self.points = [(row["steps"], row["mean_return"], row["mean_return"]) for row in rows]   # a loaded run has a past
         self.limits = None, None
 
@@ -78,7 +80,8 @@ class LearningCurve(View):
         if self.points:
             steps, returns, means = np.array(self.points).T
             self.dots.set_data(steps, returns), self.line.set_data(steps, means)
-            self.limits = cover(self.limits[0], 0, max(100, trainer.steps), anchor=0), cover(self.limits[1], *span_of(returns))
+            common = np.quantile(returns, (.02, .98)) if len(returns) > 50 else span_of(returns)   # a few first, hopeless episodes must not flatten all others
+            self.limits = cover(self.limits[0], 0, max(100, trainer.steps), anchor=0), cover(self.limits[1], *map(float, common))
             self.picture.limits(self.ax, *self.limits)
             self.said = f"last episode {returns[-1]:.4g}, mean of the last {min(100, trainer.episodes.total)}: {trainer.episodes.mean_return:.4g}"
         self.show(self.picture.draw(), moving)
@@ -86,21 +89,23 @@ class LearningCurve(View):
     def text(self): return self.said
     def dark(self, on): self.picture.dark(on)
 
-# %% ../../nbs/8_lab/82_views.ipynb #759f921c
+# %% ../../nbs/8_lab/82_views.ipynb #977d2088
 class EnvFrame(View):
     "The environment as it draws itself"
     name, title, help = "frame", "Environment", "the first of the environments, as it draws itself"
     said = ""
 
     @classmethod
-    def fits(cls, trainer): return trainer.env.render() is not None
+    def fits(cls, trainer):
+        if not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))): os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else pygame complains on stderr
+        return trainer.env.render() is not None
 
     def draw(self, trainer, moving):
         frame = trainer.env.render()
         if frame is None: return
         self.show(np.ascontiguousarray(frame), moving)
         obs = np.atleast_1d(trainer.obs[0])
-        self.said = "observation " + (" ".join(short(float(x)) for x in obs) if obs.size <= 8 else f"{obs.shape}")
+        self.said = "observation " + (" ".join(str(x) if obs.dtype.kind in "iu" else short(float(x)) for x in obs) if obs.size <= 8 else f"{obs.shape}")
 
     def text(self): return self.said
 
@@ -237,7 +242,7 @@ def grid_tile(self):
 
 GridValues.draw, GridValues.show_truth, GridValues.describe, GridValues.tile, GridValues.text = draw_grids, show_truth, describe_state, grid_tile, lambda self: self.said
 
-# %% ../../nbs/8_lab/82_views.ipynb #f4e1385c
+# %% ../../nbs/8_lab/82_views.ipynb #10ba43aa
 class ValueSurface(View):
     "V or max Q over two dimensions of the observation"
     name, title = "values", "Value over two dimensions"
@@ -248,6 +253,7 @@ class ValueSurface(View):
         super().__init__(trainer)
         space = trainer.env.observation_space
         bounded = [i for i in range(space.shape[0]) if max(abs(space.low[i]), abs(space.high[i])) < 1e6]
+        self.least = [.1 * float(space.high[i] - space.low[i]) if i in bounded else .2 for i in range(space.shape[0])]
         first, second = (bounded + [i for i in range(space.shape[0]) if i not in bounded])[:2]
         options = [(f"obs {i}", i) for i in range(space.shape[0])]
         self.picks = [widgets.Dropdown(options=options, value=i, layout=dict(width="82px")) for i in (first, second)]
@@ -262,8 +268,6 @@ class ValueSurface(View):
         self.picture, self.limits, self.range = Picture(height=206), [None, None], None
         self.picture.theme = self.theme
         self.ax = self.picture.axes(xlabel=f"obs {self.picks[0].value}", ylabel=f"obs {self.picks[1].value}")
-        blank = np.zeros((*self.cells[::-1], 3), np.uint8)
-        self.plane = self.picture.add(self.ax.imshow(blank, aspect="auto", origin="lower", extent=(0, 1, 0, 1), interpolation="nearest"), self.ax)
         self.dots = self.picture.add(self.ax.plot([], [], ".", color="white", alpha=.5, markersize=2.5)[0], self.ax)
         self.cross = self.picture.add(self.ax.plot([], [], "P", color=ORANGE, markersize=10, markeredgecolor="white")[0], self.ax)
 
@@ -289,20 +293,19 @@ def newest_obs(buffer, most):
     steps = min(int(buffer.sizes.min()), most // buffer.num_envs + 1) if buffer.rows else 0
     return buffer.gather(buffer.newest(steps).ravel(), ["obs"]).obs.numpy() if steps else None
 
-# %% ../../nbs/8_lab/82_views.ipynb #3b952582
+# %% ../../nbs/8_lab/82_views.ipynb #39b285bb
 def draw_surface(self, trainer, moving):
     x, y = (pick.value for pick in self.picks)
     here, stored = trainer.obs[0], newest_obs(trainer.learner.buffer, self.stored)
     known = here[None] if stored is None else np.concatenate([here[None], stored])
-    self.limits = [cover(old, *span_of(known[:, d])) for old, d in zip(self.limits, (x, y))]
+    self.limits = [cover(old, *span_of(known[:, d]), least=self.least[d]) for old, d in zip(self.limits, (x, y))]
     plane = np.repeat(here[None], self.cells[0] * self.cells[1], 0)
     across, up = np.meshgrid(*(np.linspace(*limits, n) for limits, n in zip(self.limits, self.cells)))
     plane[:, x], plane[:, y] = across.ravel(), up.ravel()
     val = answers(trainer, "values", plane)
     val = (val.max(1) if val.ndim == 2 else val).reshape(self.cells[::-1])
     self.range = cover(self.range, *span_of(val))
-    self.plane.set_data(colour(val, *self.range))
-    self.plane.set_extent((*self.limits[0], *self.limits[1]))
+    self.picture.fill(self.ax, colour(val, *self.range))
     self.picture.limits(self.ax, *self.limits)
     if stored is not None: self.dots.set_data(stored[:, x], stored[:, y])
     self.cross.set_data([here[x]], [here[y]])

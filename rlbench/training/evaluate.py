@@ -5,11 +5,10 @@
 # %% auto #0
 __all__ = ['Evaluation', 'evaluate']
 
-# %% ../../nbs/6_training/62_evaluate.ipynb #29a19d32
+# %% ../../nbs/6_training/62_evaluate.ipynb #06bdd9d7
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from ..core.state import Streams
 from ..envs.env import make

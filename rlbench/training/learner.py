@@ -5,10 +5,7 @@
 # %% auto #0
 __all__ = ['flatten', 'shorten', 'Learner']
 
-# %% ../../nbs/6_training/60_learner.ipynb #5908b3e5
-import dataclasses
-
-import numpy as np
+# %% ../../nbs/6_training/60_learner.ipynb #8b39adec
 import torch
 from torch import nn
 
@@ -57,12 +54,12 @@ class Learner:
     def __repr__(self):
         return f"Learner({self.name}: {self.algo.name}, {self.weights.numel():,} weights, {self.updates:,} updates, {len(self.todo)} owed, {self.buffer})"
 
-# %% ../../nbs/6_training/60_learner.ipynb #79338608
-def act(self, obs):
+# %% ../../nbs/6_training/60_learner.ipynb #dfa82a83
+def act(self, obs, explore=True):
     "Choose for every environment -> actions (N, ...), what else to remember of the choice"
     algo = self.now
-    with torch.inference_mode():
-        chosen, extra, self.carry = algo.act(self.nets, torch.from_numpy(obs), algo.noise(self.spec, self.streams[f"{self.name}/noise"], len(obs)), self.carry)
+    noise = algo.noise(self.spec, self.streams[f"{self.name}/noise"], len(obs)) if explore else None
+    with torch.inference_mode(): chosen, extra, self.carry = algo.act(self.nets, torch.from_numpy(obs), noise, self.carry)
     return chosen.numpy(), {k: v.numpy() for k, v in extra.items()}
 
 def add(self, row, valid):

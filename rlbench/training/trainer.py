@@ -5,17 +5,16 @@
 # %% auto #0
 __all__ = ['Event', 'TrainerSettings', 'Trainer', 'torch_threads', 'load']
 
-# %% ../../nbs/6_training/61_trainer.ipynb #d8181833
+# %% ../../nbs/6_training/61_trainer.ipynb #96176bdd
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from ..algos.algorithm import Algorithm, Spec, get
 from ..core import state as files
 from ..core.batch import Batch
-from ..core.config import Config, ConfigError, hp, to_plain
+from ..core.config import Config, ConfigError, check, hp, to_plain
 from ..core.state import FileProblem, Streams, snapshot
 from ..core.stats import Episodes, Metrics, Timers
 from ..envs.env import make
@@ -50,7 +49,7 @@ class TrainerSettings:
     log_every: int = hp(1000, "environment steps between two rows of metrics", low=1, live=False)
     threads: int = hp(1, "torch threads while running; small networks are fastest with one", up="networks are large", low=1, live=False)
 
-# %% ../../nbs/6_training/61_trainer.ipynb #f3616045
+# %% ../../nbs/6_training/61_trainer.ipynb #74a931c3
 class Trainer:
     "A run that you advance"
     def __init__(self, env, algo, *, config=None, env_settings=None, **settings):
@@ -66,7 +65,7 @@ class Trainer:
         self.learners = {"agent": Learner("agent", algo, spec, self.streams)}
         self.obs, self.steps = self.env.reset(int(self.streams["env"].integers(2**31))), 0
         self.episodes, self.metrics, self.timers = Episodes(self.env.num_envs), Metrics(), Timers()
-        self.collecting = self.learning = True
+        self.collecting = self.learning = self.exploring = True
         self.watchers = []
 
     @property
@@ -94,12 +93,12 @@ def advance(self):
 
 Trainer.advance = advance
 
-# %% ../../nbs/6_training/61_trainer.ipynb #a1ef6bb6
+# %% ../../nbs/6_training/61_trainer.ipynb #a6aadd2f
 def collect(self):
     "One step in every environment"
     learner, timers = self.learner, self.timers
     with timers("collect"):
-        with timers("act"): act, extra = learner.act(self.obs)
+        with timers("act"): act, extra = learner.act(self.obs, self.exploring)
         with timers("env"): step = self.env.step(act)
         row = Batch(obs=self.obs, act=act, rew=step.rew, term=step.term, trunc=step.trunc, next_obs=step.next_obs, **extra)
         with timers("add"): learner.add(row, step.valid)
@@ -165,13 +164,13 @@ def torch_threads(n):
     try: yield
     finally: torch.set_num_threads(before)
 
-# %% ../../nbs/6_training/61_trainer.ipynb #c3d13066
-def run(self, steps, progress=False):
-    "Advance for at least `steps` environment steps, and finish what is owed to learning"
+# %% ../../nbs/6_training/61_trainer.ipynb #759cfd7a
+def run(self, steps, progress=False, stop=lambda: False):
+    "Advance for at least `steps` environment steps, and finish what is owed to learning; `stop()` true ends it after the present event"
     from tqdm.auto import tqdm
     goal, bar = self.steps + steps, tqdm(total=steps, unit="step", unit_scale=True, disable=not progress)
     with torch_threads(self.settings.threads), bar:
-        while (self.steps < goal or self.owed) and (event := self.advance()):
+        while (self.steps < goal or self.owed) and not stop() and (event := self.advance()):
             if event.kind == "collect" and progress:
                 bar.update(min(self.steps, goal) - goal + steps - bar.n)
                 if event.ended: bar.set_postfix_str(f"return {self.episodes.mean_return:.1f}", refresh=False)
@@ -191,21 +190,23 @@ def next_text(self):
 
 Trainer.next_text = property(next_text)
 
-# %% ../../nbs/6_training/61_trainer.ipynb #3a530445
+# %% ../../nbs/6_training/61_trainer.ipynb #be789bf0
 def set_settings(self, source="python", **changes):
     "Change hyper-parameters from the next event on"
-    for name in changes:
-        where = self.config.field(name)
-        if not where.live: raise ConfigError(f"{name} shapes the run from its start and cannot change any more; start a new one with {name}={changes[name]!r}")
+    for name, value in changes.items():
+        setting = self.config.field(name)
+        if not setting.live and check(setting, value) != self.config.explain(name).value:
+            raise ConfigError(f"{name} shapes the run from its start and cannot change any more; start a new one with {name}={value!r}")
     self.config.add(source, changes)
     for learner in self.learners.values(): learner.algo = self.config.values["algo"]
 
 Trainer.set = set_settings
 
-# %% ../../nbs/6_training/61_trainer.ipynb #0aa81706
+# %% ../../nbs/6_training/61_trainer.ipynb #5d2721dc
 def state(self):
     return dict(learners={k: x.state() for k, x in self.learners.items()}, env=self.env.state(), obs=self.obs, steps=self.steps, episodes=self.episodes.state(),
-                metrics=self.metrics.state(), streams=self.streams.state(), collecting=self.collecting, learning=self.learning, config=self.config.state())
+                metrics=self.metrics.state(), streams=self.streams.state(), collecting=self.collecting, learning=self.learning,
+                exploring=self.exploring, config=self.config.state())
 
 def restore(self, tree):
     self.config.restore(tree["config"])
@@ -214,7 +215,8 @@ def restore(self, tree):
         self.learners[name].algo = self.config.values["algo"]
     self.env.restore(tree["env"])
     for name in ("episodes", "metrics", "streams"): getattr(self, name).restore(snapshot(tree[name]))
-    self.obs, self.steps, self.collecting, self.learning = tree["obs"].copy(), tree["steps"], tree["collecting"], tree["learning"]
+    self.obs = tree["obs"].copy()
+    for name in ("steps", "collecting", "learning", "exploring"): setattr(self, name, tree[name])
 
 Trainer.state, Trainer.restore = state, restore
 Trainer.snapshot = lambda self: snapshot(self.state())
@@ -241,12 +243,13 @@ def save(self, path):
 
 Trainer.save = save
 
-# %% ../../nbs/6_training/61_trainer.ipynb #57537c3f
+# %% ../../nbs/6_training/61_trainer.ipynb #d155a4be
 def load(path, env=None):
     "The trainer that was saved; `env` is needed only where it was made from a function"
     tree = files.load(path, kind="checkpoint")
     source = env or tree["env"]
-    if source is None: raise FileProblem(f"{path}: the environment was made by a function, which cannot be written down; pass it: load(path, env=function)")
+    if source is None or (env is None and ":" in source):                   # a file must not choose code to run
+        raise FileProblem(f"{path}: its environment comes from code of your own ({source or 'a function'}); pass it: load(path, env=...)")
     config = Config(dict(trainer=TrainerSettings, algo=get(tree["algo"])))
     config.restore(tree["state"]["config"])
     trainer = Trainer(source, tree["algo"], config=config, env_settings=tree["env_settings"])

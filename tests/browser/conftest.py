@@ -29,12 +29,12 @@ from nbformat.v4 import new_code_cell, new_notebook
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 OURS = {"127.0.0.1", "localhost"}
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run", "--no-default-browser-check",
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions"]
 
 READY = """async () => { const app = window.jupyterapp; await app.restored; const panel = app.shell.currentWidget;
   await panel.context.ready; await panel.sessionContext.ready;
-  const kernel = panel.sessionContext.session.kernel; await kernel.info; return kernel.name; }"""     # info: the kernel has answered
+  const kernel = panel.sessionContext.session.kernel; await kernel.info; return kernel.name; }"""     # info: it has answered
 RUN_ALL = "async () => String(await window.jupyterapp.commands.execute('notebook:run-all-cells'))"
 ERRORS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
   .flatMap(cell => (cell.outputs || []).filter(o => o.output_type === 'error').map(o => o.ename + ': ' + o.evalue))"""
@@ -42,8 +42,10 @@ SAVE = "async () => { await window.jupyterapp.shell.currentWidget.context.save()
 SHUTDOWN = "async () => { await window.jupyterapp.shell.currentWidget?.sessionContext?.shutdown(); }"
 PIXELS = """async el => { if (el.decode) await el.decode(); const c = document.createElement('canvas');
   c.width = el.naturalWidth || el.width; c.height = el.naturalHeight || el.height;
-  const x = c.getContext('2d'); x.drawImage(el, 0, 0); const d = x.getImageData(0, 0, c.width, c.height).data; let hash = 0, ink = 0;
-  for (let i = 0; i < d.length; i += 4) { hash = (hash * 31 + d[i] + 7 * d[i+1] + 13 * d[i+2]) | 0; if (d[i] + d[i+1] + d[i+2] < 740) ink++; }
+  const x = c.getContext('2d'); x.drawImage(el, 0, 0);
+  const d = x.getImageData(0, 0, c.width, c.height).data; let hash = 0, ink = 0;
+  for (let i = 0; i < d.length; i += 4) {
+    hash = (hash * 31 + d[i] + 7 * d[i+1] + 13 * d[i+2]) | 0; if (d[i] + d[i+1] + d[i+2] < 740) ink++; }
   return {width: c.width, height: c.height, hash, ink}; }"""
 
 
@@ -66,11 +68,12 @@ class Server:
     def __init__(self, folder):
         self.files, self.settings, self.log = folder / "files", folder / "settings", folder / "server.log"
         self.token, self.process = secrets.token_hex(16), None
-        own = dict(JUPYTER_CONFIG_DIR="config", JUPYTER_DATA_DIR="data", JUPYTER_RUNTIME_DIR="runtime", IPYTHONDIR="ipython",
-                   JUPYTERLAB_SETTINGS_DIR="settings", JUPYTERLAB_WORKSPACES_DIR="workspaces")
+        own = dict(JUPYTER_CONFIG_DIR="config", JUPYTER_DATA_DIR="data", JUPYTER_RUNTIME_DIR="runtime",
+                   JUPYTERLAB_SETTINGS_DIR="settings", JUPYTERLAB_WORKSPACES_DIR="workspaces", IPYTHONDIR="ipython")
         self.env = os.environ | {name: str(folder / sub) for name, sub in own.items()}
         for sub in (*own.values(), "files"): (folder / sub).mkdir()
-        self.env |= dict(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", JUPYTER_PREFER_ENV_PATH="1", NO_PROXY="127.0.0.1,localhost")
+        self.env |= dict(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", JUPYTER_PREFER_ENV_PATH="1",
+                         NO_PROXY="127.0.0.1,localhost")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -83,11 +86,12 @@ class Server:
         path.write_text(json.dumps(values))
 
     def start(self):
-        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={urlsplit(self.url).port}",
-                   "--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={self.files}",
-                   "--LabApp.expose_app_in_browser=True"]
+        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
+                   f"--port={urlsplit(self.url).port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={self.files}",
+                   f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True"]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=True)
         deadline = time.monotonic() + 60
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -132,7 +136,7 @@ class Lab:
     def __init__(self, server, page):
         self.server, self.page, self.trouble, self.opened = server, page, [], False
         page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
-        page.on("requestfailed", lambda request: self.trouble.append(f"request failed: {request.url} ({request.failure})"))
+        page.on("requestfailed", lambda one: self.trouble.append(f"request failed: {one.url} ({one.failure})"))
         page.on("request", self.watch)
         page.on("websocket", self.watch)
 
@@ -143,11 +147,12 @@ class Lab:
 
     def open_notebook(self, source, theme="JupyterLab Light"):
         "Open a copy of a notebook, given by its path or as a list of code cells, and wait for its kernel"
-        cells = None if isinstance(source, (str, Path)) else [new_code_cell(text) for text in source]
         name = f"{secrets.token_hex(4)}.ipynb"
-        if cells is None: shutil.copy(source, self.server.files / name)
-        else: nbformat.write(new_notebook(cells=cells, metadata=dict(kernelspec=dict(name="python3", display_name="python3"))), self.server.files / name)
         self.file = self.server.files / name
+        if isinstance(source, (str, Path)): shutil.copy(source, self.file)
+        else:
+            kernel = dict(kernelspec=dict(name="python3", display_name="python3"))
+            nbformat.write(new_notebook(cells=[new_code_cell(text) for text in source], metadata=kernel), self.file)
         self.server.set("themes", theme=theme)
         self.page.goto(f"{self.server.url}/doc/tree/{name}?reset&token={self.server.token}")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")

@@ -1,0 +1,91 @@
+"""Does it learn? Every algorithm on its tasks, over five seeds, with settings that are fixed here.
+
+    python benchmarks/learning.py [--only NAME ...] [--seeds 5] [--write]
+
+Prints a table of greedy returns (mean of 100 evaluation episodes a seed); --write keeps it in benchmarks/results/learning.md, with every seed in learning.json.
+"""
+import argparse
+import json
+import os
+import statistics
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+HERE = Path(__file__).resolve().parent
+TASKS = {  # name -> (environment, algorithm, steps, settings, level that the median seed must reach, where the level comes from)
+    "qlearning-cliff": ("rlbench/CliffWalk-v0", "qlearning", 40_000, dict(gamma=1., lr=.5, eps=.1), -13, "optimal path (Sutton & Barto, example 6.6)"),
+    "qlearning-rooms": ("rlbench/FourRooms-v0", "qlearning", 60_000, dict(gamma=.99, lr=.5, eps=.2), None, "optimal path, by dynamic programming"),
+    "dqn-cartpole": ("CartPole-v1", "dqn", 50_000, dict(lr=2.3e-3, batch=64, capacity=100_000, start=1000, train_every=256, gradient_steps=128, target_every=128, eps="linear(1, 0.04, 8000)", hidden=[256, 256]), 475, "solved, as registered by gymnasium"),
+    "ppo-cartpole": ("CartPole-v1", "ppo", 100_000, dict(gamma=.98, lam=.8, lr="linear(0.001, 0, 100000)", clip="linear(0.2, 0, 100000)", horizon=32, epochs=20, minibatches=1), 475, "solved, as registered by gymnasium"),
+    "ppo-pendulum": ("Pendulum-v1", "ppo", 200_000, dict(gamma=.9, lam=.95, lr="linear(0.001, 0.0001, 200000)", horizon=256, epochs=10, minibatches=16, max_grad_norm=None), -250, "threshold used by Tianshou's tests"),
+}
+
+
+def train_one(name, seed):
+    "One seed -> its greedy returns at ten places, and over 100 episodes at the end"
+    import torch
+    from rlbench import Trainer, evaluate
+    from rlbench.envs.tabular import model_of, solve
+    torch.set_num_threads(1)
+    env, algo, steps, settings, *_ = TASKS[name]
+    trainer, curve = Trainer(env, algo, seed=seed, **settings), []
+    for _ in range(10):
+        trainer.run(steps // 10)
+        curve.append((trainer.steps, evaluate(trainer, 10, seed=2).mean))
+    final = evaluate(trainer, 100, seed=1)
+    row = dict(name=name, seed=seed, steps=trainer.steps, updates=trainer.updates, curve=curve, mean=final.mean, std=final.std, length=float(final.lengths.mean()))
+    model = model_of(trainer.env.single)
+    if model is not None:                                                   # the length of the best path, by exact solution of the undiscounted steps
+        row["best"] = best_return(model, trainer.env)
+    print(f"  {name} seed {seed}: {final.mean:.1f} ± {final.std:.1f} after {trainer.steps:,} steps", flush=True)
+    return row
+
+
+def best_return(model, env, episodes=50):
+    "Return of the policy that is greedy in the exact values (discount .99), played in the environment"
+    from rlbench.envs.env import make
+    from rlbench.envs.tabular import solve
+    _, q = solve(model, .99)
+    game, total = make(env.id), 0.
+    obs = game.reset(1)
+    for _ in range(episodes):
+        done = False
+        while not done:
+            step = game.step(q[obs].argmax(-1))
+            obs, total, done = step.obs, total + step.rew[0], bool(step.term[0] or step.trunc[0])
+    return float(total / episodes)
+
+
+def table(rows):
+    lines = ["| task | environment | algorithm | steps | seeds | median | mean ± spread over seeds | lowest, highest | level | |", "|---|---|---|---|---|---|---|---|---|---|"]
+    for name, (env, algo, steps, settings, level, source) in TASKS.items():
+        mine = [row for row in rows if row["name"] == name]
+        if not mine: continue
+        means = [row["mean"] for row in mine]
+        level = mine[0]["best"] if level is None else level
+        median, spread = statistics.median(means), statistics.stdev(means) if len(means) > 1 else 0.
+        lines.append(f"| {name} | {env} | {algo} | {steps:,} | {len(mine)} | {median:.2f} | {statistics.mean(means):.2f} ± {spread:.2f} | {min(means):.2f}, {max(means):.2f} | "
+                     f"{level:g} ({source}) | {'reached' if median >= level - 1e-6 else 'not reached'} |")
+    return lines
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("--only", nargs="+", choices=TASKS, default=list(TASKS))
+    args.add_argument("--seeds", type=int, default=5)
+    args.add_argument("--workers", type=int, default=os.cpu_count())
+    args.add_argument("--write", action="store_true")
+    args = args.parse_args()
+    with ProcessPoolExecutor(args.workers) as pool:
+        rows = list(pool.map(train_one, *zip(*[(name, seed) for name in args.only for seed in range(args.seeds)])))
+    settings = ["", "Settings, everything else at its default:", "", *(f"* {name}: `{TASKS[name][3]}`" for name in args.only), ""]
+    text = "\n".join(["# Learning", "", "`python benchmarks/learning.py --write`", "", "Mean return of 100 greedy episodes a seed, on environments of their own, seeds 0 to 4; the median seed is held against the level.", "", *table(rows), *settings])
+    print(text)
+    if args.write:
+        (HERE / "results" / "learning.md").write_text(text)
+        (HERE / "results" / "learning.json").write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
