@@ -36,10 +36,10 @@ def place(text):
 def dotted(path): return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-MODULES = [p for p in sorted((ROOT / "rlbench").rglob("*.py")) if p.name not in ("__init__.py", "_modidx.py")]
+MODULES = [p for p in sorted((ROOT / "rlbench").rglob("*.py")) if p.name not in ("__init__.py", "__main__.py", "_modidx.py")]
 SOURCES = {dotted(path): path.read_text(encoding="utf-8") for path in MODULES}
 PLACES = {name: place(text) for name, text in SOURCES.items()}
-HANDWRITTEN = sorted([*(ROOT / "tools").glob("*.py"), *(ROOT / "tests").rglob("*.py"), ROOT / "rlbench" / "__init__.py"])
+HANDWRITTEN = sorted([*(ROOT / "tools").glob("*.py"), *(ROOT / "tests").rglob("*.py"), ROOT / "rlbench" / "__init__.py", ROOT / "rlbench" / "__main__.py"])
 
 
 # ---- imports

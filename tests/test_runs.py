@@ -20,7 +20,7 @@ ARGS = ["CartPole-v1", "dqn", "--quiet", "--set", "start=100", "--set", "hidden=
 
 def command(*args, **more):
     env = os.environ | dict(OMP_NUM_THREADS="1")
-    return subprocess.Popen([sys.executable, "-m", "rlbench.launch.cli", *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **more)
+    return subprocess.Popen([sys.executable, "-m", "rlbench", *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **more)
 
 
 def rlbench(*args):

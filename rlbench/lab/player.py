@@ -90,7 +90,7 @@ class Goal:
         off = [name for name, units in (("learning", ("update", "iteration")), ("collecting", ("step", "episode"))) if self.what in units and not getattr(trainer, name)]
         if off: raise ValueError(f"no {self.what} will come while {off[0]} is switched off")
 
-# %% ../../nbs/8_lab/84_player.ipynb #1761501e
+# %% ../../nbs/8_lab/84_player.ipynb #e6cd4259
 class Blank:
     "A screen that shows nothing"
     next_at, unkept = float("inf"), False                                   # perf_counter seconds; something is shown that is not in the file yet
@@ -98,6 +98,7 @@ class Blank:
     def offer(self, owner, now): "Time for a picture, while moving"
     def idle(self, owner, until): "Nothing to do before `until`: time for more pictures"
     def rest(self, owner): "Motion has stopped: show everything"
+    def tell(self, owner, moving): "The words alone"
     def store(self, owner): "At rest, and nobody asks anything: time to keep what is shown"
     def take(self, trainer): "From now on another trainer"
 
@@ -170,7 +171,7 @@ def in_time(self, until):
 
 Owner.arrive, Owner.stop, Owner.settle, Owner.report, Owner.fail, Owner.in_time = arrive, stop, settle, report, fail, in_time
 
-# %% ../../nbs/8_lab/84_player.ipynb #6a15577b
+# %% ../../nbs/8_lab/84_player.ipynb #d86c1792
 class Player(Owner):
     "Play, pause, step, change: a trainer in someone's hands"
     def __init__(self, trainer, driver="thread", screen=None):
@@ -183,7 +184,7 @@ class Player(Owner):
     def ask(self, message, looks=False):
         "Leave a function without arguments for the owner -> future of its result"
         future = self.mail.put(message, looks)
-        if self.driver != "thread": self.serve(endless=False)
+        if self.driver != "thread": self.serve(endless=self.driver == "clock")
         return future
 
     def aim(self, goal):
@@ -240,7 +241,7 @@ Player.set, Player.switch, Player.speed, Player.replace, Player.save, Player.res
 DRIVERS = ("thread", "sync", "clock")
 _open = weakref.WeakSet()                                                   # players that may hold a thread, to be closed at exit
 
-# %% ../../nbs/8_lab/84_player.ipynb #4f7c7e78
+# %% ../../nbs/8_lab/84_player.ipynb #5b744df2
 def serve(self, until=float("inf"), endless=True):
     "The owner's turn"
     with self.lock:
@@ -248,6 +249,7 @@ def serve(self, until=float("inf"), endless=True):
         self.serving = True
         try:
             with torch_threads(self.trainer.settings.threads): self.run(until if self.driver != "clock" else min(until, perf_counter() + .2), endless)
+            if self.driver == "clock" and self.goals: self.screen.tell(self, True)         # and so the page's clock goes on
             if self.driver != "thread" and self.screen.unkept and not self.goals: self.screen.store(self)
         except KeyboardInterrupt:
             self.stop("paused")

@@ -49,13 +49,13 @@ class Status:
         for state in ("playing", "failed"): (self.widget.add_class if owner.state == state else self.widget.remove_class)(f"rl-is-{state}")
         self.widget.value = f"<div role='status' data-state='{owner.state}'>{html.escape(summary(owner))}</div><div class='rl-counts'>{counts}{pace}</div>"
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #84d5bf46
+# %% ../../nbs/8_lab/86_workbench.ipynb #2eaa8ba2
 class Field:
     "One setting: a widget, and a line for what is wrong"
     def __init__(self, setting, value, apply):
         self.setting, self.value, self.apply, self.problem = setting, value, apply, widgets.HTML("", layout=dict(display="none"))
         tip = f"{setting.doc}{f'. Raise it when {setting.up}' if setting.up else ''}. Expected: {setting.expected}"
-        common = dict(description=setting.name, tooltip=tip, description_tooltip=tip)
+        common = dict(description=setting.name, tooltip=tip)
         if setting.kinds == (bool,): self.widget = widgets.Checkbox(value=value, indent=False, **common)
         elif setting.choices: self.widget = widgets.Dropdown(options=list(setting.choices), value=value, **common)
         else: self.widget = widgets.Text(value=str(plain(value)), continuous_update=False, **common)

@@ -161,7 +161,3 @@ def main(argv=None):
     except MISTAKES as problem:
         print(f"rlbench: {problem}", file=sys.stderr)
         return 2
-
-# %% ../../nbs/9_launch/90_cli.ipynb #28110bce
-#| eval: false
-if __name__ == "__main__": sys.exit(main())

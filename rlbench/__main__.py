@@ -1,0 +1,4 @@
+"""`python -m rlbench` is the command `rlbench`"""
+from rlbench.launch.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,256 @@
+"The workbench in a real JupyterLab: what a person sees and does"
+import base64
+import io
+import os
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOTS = os.environ.get("RLBENCH_SHOTS")                # a folder: keep screenshots to look at
+BENCH = "import rlbench\nwb = rlbench.Workbench({env!r}, {algo!r}, seed=0{more})\nwb"
+CARTPOLE = BENCH.format(env="CartPole-v1", algo="ppo", more=", num_envs=2, horizon=32")
+CLIFF = BENCH.format(env="rlbench/CliffWalk-v0", algo="qlearning", more=", gamma=1.")
+
+
+def start(lab, code, **settings):
+    lab.open_notebook([code], **settings)
+    lab.run_all()
+    lab.page.locator(".rl-status", has_text="Ready").wait_for()
+    lab.page.locator(".rl-keys").wait_for()
+    return lab.page
+
+
+def shot(page, name):
+    if SHOTS: page.screenshot(path=f"{SHOTS}/{name}.png", full_page=True)
+
+
+def counter(page, name):
+    return int(re.search(rf"\b{name} ([\d,]+)", page.locator(".rl-status").inner_text())[1].replace(",", ""))
+
+
+def ask(lab, code):
+    "Run a line in the kernel and return what it printed, while the page does what it does"
+    return lab.page.evaluate("""async code => { const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+      const future = kernel.requestExecute({code, store_history: false}); let text = '';
+      future.onIOPub = m => { if (m.header.msg_type === 'stream') text += m.content.text; if (m.header.msg_type === 'error') text += m.content.evalue; };
+      await future.done; return text.trim(); }""", code)
+
+
+def paused(page): page.locator(".rl-status", has_text="Paused").wait_for()
+
+
+def test_a_step_changes_counters_and_pictures(lab):
+    page = start(lab, CARTPOLE)
+    before = {name: lab.pixels(f".rl-image-{name}") for name in ("curve", "frame", "values", "actions", "update")}
+    assert counter(page, "steps") == 0
+    page.locator(".rl-step-step").click()
+    page.locator(".rl-status", has_text="steps 2").wait_for()
+    after = {name: lab.pixels(f".rl-image-{name}") for name in before}
+    for name in ("frame", "values", "actions"):
+        assert after[name]["hash"] != before[name]["hash"] and after[name]["ink"] > 300, name
+    page.locator(".rl-step-iteration").click()
+    page.locator(".rl-status", has_text="updates 16").wait_for()
+    assert lab.pixels(".rl-image-update")["hash"] != before["update"]["hash"]
+    assert "Next: environment step; update after 64 more steps" in page.locator(".rl-status").inner_text()
+    shot(page, "cartpole-ppo-light")
+
+
+def test_play_and_pause(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-play").click()
+    page.locator(".rl-status", has_text="Playing").wait_for()
+    page.wait_for_function("() => /episodes [1-9]/.test(document.querySelector('.rl-status').innerText)")
+    first = lab.pixels(".rl-image-frame")["hash"]
+    assert page.locator(".rl-play").is_disabled() and ask(lab, "print(6 * 7)") == "42"        # the kernel can be used meanwhile
+    page.wait_for_function("hash => { const i = document.querySelector('.rl-image-frame'); return i.src !== hash }", arg=page.locator(".rl-image-frame").get_attribute("src"))
+    page.locator(".rl-pause").click()
+    paused(page)
+    steps = counter(page, "steps")
+    assert steps > 50 and int(ask(lab, "print(wb.trainer.steps)")) == steps
+    assert lab.pixels(".rl-image-frame")["hash"] != first
+    page.wait_for_timeout(300)
+    assert counter(page, "steps") == steps
+
+
+def test_a_hyper_parameter_changed_in_the_page_reaches_the_trainer(lab):
+    page = start(lab, CARTPOLE)
+    field = page.locator(".rl-hp-gamma input")
+    field.fill("0.5")
+    field.press("Tab")
+    page.locator(".rl-step-event").click()
+    page.locator(".rl-status", has_text="steps 2").wait_for()
+    assert ask(lab, "print(wb.trainer.learner.algo.gamma, wb.trainer.config.where('gamma'))") == "0.5 widget"
+    field.fill("7")
+    field.press("Tab")
+    page.locator(".rl-problem", has_text="from 0 to 1").wait_for()
+    assert ask(lab, "print(wb.trainer.learner.algo.gamma)") == "0.5"
+    page.locator(".rl-learning input").uncheck()
+    page.locator(".rl-status", has_text="learning is switched off").wait_for()
+    assert ask(lab, "print(wb.trainer.learning)") == "False"
+
+
+def test_a_buffer_row_opens_its_transition(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", start=40"))
+    page.locator(".rl-step-update").click()
+    page.locator(".rl-status", has_text="updates 1").wait_for()
+    rows = page.locator(".rl-buffer-table tbody tr")
+    page.locator(".rl-buffer-table th button", has_text="TD error").click()
+    page.locator(".rl-buffer-table th[aria-sort=descending]", has_text="TD error").wait_for()
+    rows.nth(1).click()
+    page.locator(".rl-transition .rl-facts").wait_for()
+    row = rows.nth(1).get_attribute("data-id")
+    assert f"{row}, of environment 0" in page.locator(".rl-transition").inner_text()
+    first = lab.pixels(".rl-frame-state")
+    assert first["ink"] > 100 and page.locator(".rl-frame-next").is_visible()
+    rows.nth(1).press("ArrowDown")                     # and by the keyboard
+    rows.nth(2).press("Enter")
+    page.locator(".rl-transition", has_text=f"{rows.nth(2).get_attribute('data-id')}, of environment 0").wait_for()
+    page.locator("button[aria-label='later page']").click()
+    page.locator(".rl-table-count", has_text="9–16 of").wait_for()
+    shot(page, "cartpole-dqn-light")
+
+
+def test_an_error_is_shown(lab):
+    page = start(lab, CARTPOLE)
+    ask(lab, "def broken(trainer, event):\n    if trainer.steps > 20: raise RuntimeError('the sensor is unplugged')\nwb.trainer.watchers.append(broken)")
+    page.locator(".rl-play").click()
+    page.locator(".rl-error", has_text="the sensor is unplugged").wait_for()
+    assert "Traceback" in page.locator(".rl-error pre").inner_text() and "Failed" in page.locator(".rl-status").inner_text()
+    assert ask(lab, "print(wb.player.state)") == "failed"
+    shot(page, "error-light")
+
+
+def test_a_small_world_is_clicked_and_read_by_keyboard(lab):
+    page = start(lab, CLIFF, theme="JupyterLab Dark")
+    page.locator(".rl-step-episode").click()
+    page.locator(".rl-status", has_text="episodes 1").wait_for()
+    cells = page.locator(".rl-grid-learned [role=gridcell]")
+    assert cells.count() == 48 and "row 4, column 2: cannot be reached" in cells.nth(37).get_attribute("aria-label")
+    cells.nth(24).click()
+    page.locator(".rl-view-values .rl-text", has_text="state 24 (row 3, column 1)").wait_for()
+    cells.nth(24).press("ArrowRight")
+    assert page.evaluate("() => document.activeElement.getAttribute('aria-label')").startswith("row 3, column 2")
+    page.keyboard.press("Enter")
+    page.locator(".rl-view-values .rl-text", has_text="state 25 (row 3, column 2)").wait_for()
+    page.locator(".rl-pick-truth select").select_option(label="error of the value")
+    page.locator(".rl-pick-learned select").select_option(label="learned Q of each action")
+    page.locator(".rl-grid-learned .rl-wedge").first.wait_for()
+    dark = lab.pixels(".rl-image-curve")
+    assert dark["ink"] == dark["width"] * dark["height"]          # a dark face: no pixel is nearly white
+    page.locator(".rl-play").click()
+    page.wait_for_timeout(2000)
+    page.locator(".rl-pause").click()
+    paused(page)
+    shot(page, "cliff-qlearning-dark")
+
+
+def test_keys_work_inside_and_jupyter_does_not_hear_them(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-title").click()
+    page.keyboard.press("s")
+    page.locator(".rl-status", has_text="steps 2").wait_for()
+    page.keyboard.press("u")
+    page.locator(".rl-status", has_text="updates 1").wait_for()
+    page.keyboard.press("r")
+    page.locator(".rl-status", has_text="Ready").wait_for()       # and the cell was not turned into raw text
+    page.keyboard.press("Space")
+    page.locator(".rl-status", has_text="Playing").wait_for()
+    page.keyboard.press("Space")
+    paused(page)
+    kinds = page.evaluate("() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells.map(c => c.cell_type)")
+    assert kinds == ["code"]
+    before = counter(page, "steps")
+    field = page.locator(".rl-path input")
+    field.click()
+    page.keyboard.type("sure")                                    # in a text field, letters are letters
+    assert field.input_value().count("sure") == 1
+    page.wait_for_timeout(300)
+    assert counter(page, "steps") == before
+
+
+def stored(lab):
+    "The picture in the saved file"
+    outputs = lab.save().cells[0].outputs
+    found = [o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})]
+    assert len(found) == 1
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(found[0]))).convert("RGB"))
+
+
+def test_the_last_picture_stays_in_the_file(lab):
+    page = start(lab, CARTPOLE)
+    page.wait_for_timeout(800)
+    first = stored(lab)
+    page.locator(".rl-title").click()
+    page.keyboard.press("i")
+    page.locator(".rl-status", has_text="updates 16").wait_for()
+    deadline = time.monotonic() + 15
+    while np.array_equal(first, last := stored(lab)):
+        assert time.monotonic() < deadline, "the stored picture was not renewed"
+        page.wait_for_timeout(200)
+    assert last.std() > 5 and page.locator(".jp-RenderedImage").is_hidden()      # while the live one is there, one is enough
+    page.keyboard.press("s")                                      # the focus was not lost by it
+    page.locator(".rl-status", has_text="steps 66").wait_for()
+    page.wait_for_timeout(800)
+    lab.save()
+    page.evaluate("async () => { await window.jupyterapp.shell.currentWidget.sessionContext.shutdown(); }")
+    page.reload()
+    page.locator(".jp-RenderedImage img").wait_for(state="visible")              # opened again, without a kernel
+    assert page.locator(".rl-root").count() == 0
+    shot(page, "saved-light")
+
+
+def test_running_the_cell_again_leaves_no_thread(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-play").click()
+    page.locator(".rl-status", has_text="Playing").wait_for()
+    for _ in range(3): lab.run_all()
+    page.locator(".rl-status", has_text="Ready").wait_for()
+    assert ask(lab, "import threading; print(sum(t.name == 'rlbench player' for t in threading.enumerate()))") == "1"
+
+
+def test_a_click_is_seen_within_half_a_second(lab):
+    from benchmarks.workbench import CLICK
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="ppo", more=""))
+    page.evaluate(CLICK)                                          # the first one paints backgrounds
+    times = []
+    for _ in range(7):
+        page.wait_for_timeout(600)
+        times.append(page.evaluate(CLICK)[0])
+    print("click to a changed picture, ms:", [round(t) for t in times])
+    assert sorted(times)[3] < 500
+
+
+def test_the_clock_driver_plays_without_a_thread(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="ppo", more=", num_envs=2, horizon=32, driver='clock'"))
+    page.locator(".rl-play").click()
+    page.wait_for_function("() => /episodes [1-9]/.test(document.querySelector('.rl-status').innerText)")
+    page.locator(".rl-pause").click()
+    paused(page)
+    steps = counter(page, "steps")
+    page.wait_for_timeout(400)
+    assert counter(page, "steps") == steps and ask(lab, "import threading; print(sum(t.name == 'rlbench player' for t in threading.enumerate()))") == "0"
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_nothing_is_clipped_at_1280(lab, theme):
+    page = start(lab, CARTPOLE, theme=theme)
+    page.locator(".rl-step-iteration").click()
+    page.locator(".rl-status", has_text="updates 16").wait_for()
+    page.locator(".rl-buffer-table tbody tr").first.click()
+    page.locator(".rl-transition .rl-facts").wait_for()
+    wide = page.evaluate("""() => { const root = document.querySelector('.rl-root').getBoundingClientRect();
+      return [...document.querySelectorAll('.rl-root button, .rl-root img, .rl-root input, .rl-card, .rl-root svg')].filter(e => e.offsetParent)
+        .filter(e => e.getBoundingClientRect().right > root.right + 1 || e.getBoundingClientRect().left < root.left - 1).map(e => e.className) }""")
+    assert wide == []
+    shot(page, f"layout-{theme.split()[1].lower()}")
+
+
+def test_the_showcase_notebook(lab):
+    lab.open_notebook(ROOT / "nbs" / "workbench.ipynb")
+    lab.run_all()
+    shot(lab.page, "showcase-light")
