@@ -15,8 +15,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 HERE = Path(__file__).resolve().parent
 TASKS = {  # name -> (environment, algorithm, steps, settings, level that the median seed must reach, where the level comes from)
     "qlearning-cliff": ("rlbench/CliffWalk-v0", "qlearning", 40_000, dict(gamma=1., lr=.5, eps=.1), -13, "optimal path (Sutton & Barto, example 6.6)"),
-    "qlearning-rooms": ("rlbench/FourRooms-v0", "qlearning", 60_000, dict(gamma=.99, lr=.5, eps=.2), None, "optimal path, by dynamic programming"),
-    "dqn-cartpole": ("CartPole-v1", "dqn", 50_000, dict(lr=2.3e-3, batch=64, capacity=100_000, start=1000, train_every=256, gradient_steps=128, target_every=128, eps="linear(1, 0.04, 8000)", hidden=[256, 256]), 475, "solved, as registered by gymnasium"),
+    "qlearning-rooms": ("rlbench/FourRooms-v0", "qlearning", 40_000, dict(env_settings=dict(step=-1.), gamma=1., lr=.5, eps=.1), None, "optimal path, by dynamic programming"),
+    "dqn-cartpole": ("CartPole-v1", "dqn", 50_000, dict(n=3, lr="linear(0.001, 0, 50000)", batch=128, train_every=4, gradient_steps=2, target_every=200, eps="linear(1, 0.01, 6000)", hidden=[128, 128]), 475, "solved, as registered by gymnasium"),
     "ppo-cartpole": ("CartPole-v1", "ppo", 100_000, dict(gamma=.98, lam=.8, lr="linear(0.001, 0, 100000)", clip="linear(0.2, 0, 100000)", horizon=32, epochs=20, minibatches=1), 475, "solved, as registered by gymnasium"),
     "ppo-pendulum": ("Pendulum-v1", "ppo", 200_000, dict(gamma=.9, lam=.95, lr="linear(0.001, 0.0001, 200000)", horizon=256, epochs=10, minibatches=16, max_grad_norm=None), -250, "threshold used by Tianshou's tests"),
 }
@@ -26,7 +26,7 @@ def train_one(name, seed):
     "One seed -> its greedy returns at ten places, and over 100 episodes at the end"
     import torch
     from rlbench import Trainer, evaluate
-    from rlbench.envs.tabular import model_of, solve
+    from rlbench.envs.tabular import model_of
     torch.set_num_threads(1)
     env, algo, steps, settings, *_ = TASKS[name]
     trainer, curve = Trainer(env, algo, seed=seed, **settings), []
@@ -36,18 +36,18 @@ def train_one(name, seed):
     final = evaluate(trainer, 100, seed=1)
     row = dict(name=name, seed=seed, steps=trainer.steps, updates=trainer.updates, curve=curve, mean=final.mean, std=final.std, length=float(final.lengths.mean()))
     model = model_of(trainer.env.single)
-    if model is not None:                                                   # the length of the best path, by exact solution of the undiscounted steps
-        row["best"] = best_return(model, trainer.env)
+    if model is not None:                                                   # small worlds are solved exactly
+        row["best"] = best_return(model, trainer)
     print(f"  {name} seed {seed}: {final.mean:.1f} ± {final.std:.1f} after {trainer.steps:,} steps", flush=True)
     return row
 
 
-def best_return(model, env, episodes=50):
-    "Return of the policy that is greedy in the exact values (discount .99), played in the environment"
+def best_return(model, trainer, episodes=50):
+    "Return of the policy that is greedy in the exact values, played in the environment"
     from rlbench.envs.env import make
     from rlbench.envs.tabular import solve
-    _, q = solve(model, .99)
-    game, total = make(env.id), 0.
+    _, q = solve(model, trainer.learner.algo.gamma)
+    game, total = make(trainer.source, **trainer.env_settings), 0.
     obs = game.reset(1)
     for _ in range(episodes):
         done = False

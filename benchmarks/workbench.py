@@ -109,7 +109,7 @@ def in_browser(args):
 
 # The picture and the words must both have changed; the page itself keeps the time.
 CLICK = """async () => {
-  const image = document.querySelector('img.rl-image-frame') ?? document.querySelector('img.rl-image-actions'), words = document.querySelector('.rl-status'), src = image.src, said = words.textContent;
+  const image = document.querySelector('img.rl-image-values') ?? document.querySelector('img.rl-image-actions'), words = document.querySelector('.rl-status'), src = image.src, said = words.textContent;
   const start = performance.now(); document.querySelector('.rl-step-step').click(); let seen = null;
   while (performance.now() - start < 5000) {
     await new Promise(requestAnimationFrame);

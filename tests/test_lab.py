@@ -378,11 +378,11 @@ def test_a_file_of_another_environment_brings_its_own_views(bench, tmp_path):
     assert wb.error.value == ""
 
 
-def test_the_snippet_runs_and_says_the_same(bench, capsys):
+def test_the_snippet_runs_and_says_the_same(bench):
     wb = bench(algo="dqn", seed=4, start=50)
     wb.step("step", 60).set(eps="linear(1, 0.1, 500)", gamma=.9)
     scope, code = {}, wb.snippet()
-    assert "rlbench.Trainer('CartPole-v1', 'dqn', seed=4" in capsys.readouterr().out
+    assert "rlbench.Trainer('CartPole-v1', 'dqn', seed=4" in repr(code)
     exec(code, scope)
     twin = scope["trainer"]
     assert (twin.learner.algo, twin.settings.seed, twin.env.num_envs, twin.steps) == (wb.trainer.learner.algo, 4, 1, 60)

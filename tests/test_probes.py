@@ -34,12 +34,10 @@ def test_probe(name, algo):
     trainer = trainer_for(name, algo).run(steps=STEPS.get(algo, 8_000))
     learner, raw = trainer.learner, trainer.env.single.unwrapped
     with torch.no_grad():
-        got = learner.now.values(learner.nets, torch.from_numpy(raw.seen)).numpy()
-    continuous = PROBES[name]["actions"] == "continuous"
-    want = raw.known_q(GAMMA) if got.ndim == 2 else raw.known_value(GAMMA)
-    scale = max(1., np.abs(want).max())
-    if not continuous:                                                      # (a spread-out policy is worth less than the best one)
-        np.testing.assert_allclose(got, want, atol=.15 * scale)
+        got = learner.now.values(learner.nets, torch.from_numpy(raw.seen))
+    if got is not None and PROBES[name]["actions"] != "continuous":         # (a spread-out policy is worth less than the best one)
+        want = raw.known_q(GAMMA) if got.ndim == 2 else raw.known_value(GAMMA)
+        np.testing.assert_allclose(got.numpy(), want, atol=.15 * max(1., np.abs(want).max()))
     if raw.best is not None:
         np.testing.assert_allclose(np.asarray(trainer.policy.act(raw.seen), float).reshape(-1), raw.best, atol=.3)
 

@@ -31,7 +31,7 @@ def colour(values, low, high, table=VIRIDIS):
     rgb = table[np.nan_to_num(np.clip(share, 0, 1) * 255).astype(np.uint8)]
     return np.where(np.isnan(share)[..., None], 128, rgb).astype(np.uint8)
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #c0383ef6
+# %% ../../nbs/8_lab/80_drawing.ipynb #31860c63
 def tidy(x, up):
     "The next of … 1, 2, 5, 10, 20 … times a power of ten"
     if x <= 0: return 0.
@@ -39,20 +39,24 @@ def tidy(x, up):
     steps = [unit * k for k in (1, 2, 5, 10)]
     return next(s for s in steps if s >= x * (1 - 1e-9)) if up else max(s for s in steps if s <= x * (1 + 1e-9))
 
-def cover(now, low, high, anchor=None, least=0.):
-    "Limits (from, to) that hold low … high: those of `now` while they do, else new ones; `anchor` is always inside, `least` the smallest width"
+def cover(now,         # limits so far, or None
+          low, high,   # what they must hold
+          anchor=None, # a value that is always inside
+          least=0.,    # smallest width
+          room=1.):    # how much further they go when they must change, as a share of their width
+    "Limits (from, to) that hold low … high: those of `now` while they do, else new ones with room to grow"
     if anchor is not None: low, high = min(low, anchor), max(high, anchor)
     if not (math.isfinite(low) and math.isfinite(high)): return now or (0., 1.)
     if high - low < least: low, high = (low + high - least) / 2, (low + high + least) / 2
     if now and now[0] <= low and high <= now[1] and high - low > (now[1] - now[0]) / 8: return now
     span = max(high - low, abs(high) * .02, 1e-6)
     step = tidy(span / 4, up=True)
-    grow = span if now else span * .05                                      # at first tight, later with room
+    grow = span * (room if now else .05)                                    # at first tight, later with room
     start = low if anchor == low else low - (grow / 2 if now is None or low < now[0] else span * .05)
     end = high if anchor == high else high + (grow if now is None or high > now[1] else span * .05)
     return math.floor(start / step + 1e-9) * step, math.ceil(end / step - 1e-9) * step
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #cd0ef42a
+# %% ../../nbs/8_lab/80_drawing.ipynb #54278f14
 def encode(image, moving):
     "JPEG while it moves, PNG at rest; of a PIL image or an array (H, W, 3) uint8"
     image, out = Image.fromarray(image) if isinstance(image, np.ndarray) else image, io.BytesIO()
@@ -76,18 +80,20 @@ def stamp(text, size):
 
 def put(image, x, y, text, anchor="la", size=10, fill="black"):
     "Words on an image; anchor as pillow's: left, middle, right and above, middle, below"
-    parts = [stamp(c, size) for c in text] if text[-1:].isdigit() else [stamp(text, size)]   # numbers change all the time, their digits do not
+    changing = text[-1:].isdigit()  # numbers change all the time, their digits do not
+    parts = [stamp(c, size) for c in text] if changing else [stamp(text, size)]
     wide, tall = sum(part[1] for part in parts), parts[0][2] if parts else 0
     x, y = x - wide * dict(l=0, m=.5, r=1)[anchor[0]], y - tall * dict(a=0, m=.5, b=1)[anchor[1]]
     for mask, step, _ in parts:
         image.paste(fill, (round(x), round(y)), mask)
         x += step
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #e6ef1aea
+# %% ../../nbs/8_lab/80_drawing.ipynb #5d39f5e7
 class Picture:
     "A figure whose frame stands still while its content moves"
     def __init__(self, width=400, height=236):
-        self.size, self.theme, self.moving, self.written, self.planes, self.background = (width, height), "light", [], [], {}, None
+        self.size, self.theme, self.background = (width, height), "light", None
+        self.moving, self.written, self.planes = [], [], {}                 # artists, words, colours laid under them
         self.figure = Figure(figsize=(width / 100, height / 100), dpi=100)
         self.canvas = FigureCanvasAgg(self.figure)
 
@@ -122,8 +128,8 @@ class Picture:
         self.written.append((x, y, str(text), anchor, size))
 
     def fill(self, ax, rgb):
-        "Lay an array (h, w, 3) of colours, lowest row first, under what moves: matplotlib's own images cost five times as much"
-        self.planes[ax] = rgb
+        "Lay colours (h, w, 3), lowest row first, under what moves"
+        self.planes[ax] = rgb  # matplotlib's own images take five times as long
 
 # %% ../../nbs/8_lab/80_drawing.ipynb #c4f715ab
 def dress(self):
@@ -165,7 +171,7 @@ def dark(self, on):
 
 Picture.draw, Picture.dark = draw, dark
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #23233183
+# %% ../../nbs/8_lab/80_drawing.ipynb #e903f513
 class Layout:
     "Where the states of a small world lie, and which way its actions point"
     def __init__(self, states, actions, shape=None, model=None, letters=None, names=None):
@@ -186,11 +192,11 @@ def directions(model, layout):
     "(A, 2) unit steps (down, right) in which each action mostly leads; (0, 0) where it leads nowhere"
     cell = np.stack(np.divmod(np.arange(layout.states), layout.cols), 1)
     moved = np.einsum("sat,td->sad", model.P[model.live], cell) - cell[model.live][:, None]
-    mean = np.clip(moved, -1, 1).mean(0)                                    # a cliff that throws back far must not outvote the rest
+    mean = np.clip(moved, -1, 1).mean(0)  # a cliff that throws back far must not outvote the rest
     size = np.abs(mean).max(1, keepdims=True)
     return np.where(size > .02, np.round(mean / np.maximum(size, 1e-9)), 0)
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #909c99a6
+# %% ../../nbs/8_lab/80_drawing.ipynb #8fdc0924
 def arrow(pen, x, y, d, size, fill):
     "An arrow around (x, y) that points (down, right)"
     down, right = np.asarray(d) / max(1e-9, float(np.hypot(*d))) * size
@@ -219,24 +225,27 @@ def grid_image(layout,       # Layout
         fill = FACES[theme]["empty"] if grey else tuple(rgb[s].tolist())
         ink = FACES[theme]["text"] if grey else "white" if np.dot(rgb[s], (.3, .59, .11)) < 140 else "black"
         pen.rectangle((x, y, x + side - 2, y + side - 2), fill, ORANGE if s == at else None, 3 if s == at else 1)
-        if side >= 18: label_cell(pen, layout, s, x + side / 2, y + side / 2, side, values[s], None if best is None else best[s], ink)
+        if side >= 18: label_cell(pen, layout, s, (x + side / 2, y + side / 2, side), values[s], best, ink)
     return image
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #77570a12
-def label_cell(pen, layout, s, x, y, side, value, best, ink):
+# %% ../../nbs/8_lab/80_drawing.ipynb #92b6aa0a
+def label_cell(pen, layout, s, where, value, best, ink):
     "Number or letter, and arrows, of one cell"
+    x, y, side = where
     arrows = best is not None and layout.spatial and not (layout.void[s] or layout.ends[s])
     word = layout.letters[s] if layout.ends[s] else "" if layout.void[s] or np.isnan(value) else short(value)
-    if word and side >= 26: pen.text((x, y + side * .26 if arrows else y), word, ink, font(max(7, min(11, int(side * .24)))), "mm")
-    ways = layout.arrows[best] if arrows else ()
-    for d in ways:                                                          # ties start from the middle and go apart
-        apart = side * .12 if len(ways) > 1 else 0
-        arrow(pen, x + d[1] * apart, y + d[0] * apart - (side * .12 if side >= 26 else 0), d, side * (.13 if apart else .2), ink)
+    size, lift = max(7, min(11, int(side * .24))), side * .12 if side >= 26 else 0
+    if word and side >= 26: pen.text((x, y + side * .26 if arrows else y), word, ink, font(size), "mm")
+    ways = layout.arrows[best[s]] if arrows else ()
+    # ties start from the middle and go apart
+    apart, long = (side * .12, side * .13) if len(ways) > 1 else (0, side * .2)
+    for d in ways: arrow(pen, x + d[1] * apart, y + d[0] * apart - lift, d, long, ink)
 
 def short(x):
     "A number in at most five signs"
     if not math.isfinite(x): return "∞" if x > 0 else "-∞" if x < 0 else ""
-    return f"{x:.0f}" if abs(x) >= 99.95 else f"{x:.1f}" if abs(x) >= 9.995 else f"{x:.2f}" if abs(x) >= .005 else "0.00"
+    if abs(x) < .005: return "0.00"
+    return f"{x:.0f}" if abs(x) >= 99.95 else f"{x:.1f}" if abs(x) >= 9.995 else f"{x:.2f}"
 
 def span_of(values):
     "Lowest and highest finite value"
@@ -248,30 +257,31 @@ def best_of(q, share=1e-6):
     top, low = q.max(1, keepdims=True), q.min(1, keepdims=True)
     return (q >= top - share * np.maximum(1, np.abs(top))) & (top > low)
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #c792f523
+# %% ../../nbs/8_lab/80_drawing.ipynb #3d93f258
 class Sheet:
     "A blank page to draw bars on"
     def __init__(self, width=400, height=236, theme="light"):
         self.face, self.image = FACES[theme], Image.new("RGB", (width, height), FACES[theme]["face"])
         self.pen = ImageDraw.Draw(self.image)
 
-    def text(self, x, y, words, anchor="la", size=10): put(self.image, x, y, str(words), anchor, size, self.face["text"])
+    def text(self, x, y, words, anchor="la", size=10):
+        put(self.image, x, y, str(words), anchor, size, self.face["text"])
 
     def bars(self, box, values, low, high, names, fill=BLUE, marked=None):
-        "Upright bars from zero inside (left, top, right, bottom), with numbers above and names below; `marked` has a line under it"
+        "Upright bars inside (left, top, right, bottom), numbers above, names below; `marked` has a line under it"
         left, top, right, bottom = box
         wide, base = min(72., (right - left) / max(1, len(values))), bottom - 16
         left += (right - left - wide * len(values)) / 2
         right = left + wide * len(values)
         y = lambda v: base - (np.clip(v, low, high) - low) / max(high - low, 1e-9) * (base - top - 14)
+        zero = y(max(low, min(0., high)))
         size = 10 if wide >= 34 else 8
         for i, value in enumerate(values):
-            x, (y0, y1) = left + i * wide, sorted((y(max(low, min(0., high))), y(value) if np.isfinite(value) else base))
+            x, (y0, y1) = left + i * wide, sorted((zero, y(value) if np.isfinite(value) else base))
             self.pen.rectangle((x + wide * .15, y0, x + wide * .85, y1), fill)
             if wide >= 24: self.text(x + wide / 2, y0 - 2, short(float(value)), "mb", size)
             self.text(x + wide / 2, bottom, names[i], "mb", size)
             if i == marked: self.pen.line((x + wide * .15, bottom + 1, x + wide * .85, bottom + 1), ORANGE, 2)
-        zero = y(max(low, min(0., high)))
         self.pen.line((left, zero, right, zero), self.face["faint"])
 
     def histogram(self, box, name, values, fill=BLUE):
@@ -280,9 +290,10 @@ class Sheet:
         known = values[np.isfinite(values)]
         if not len(known): return self.text(left, top, f"{name}: nothing finite")
         low, high = span_of(known)
-        if high - low < 1e-6 * max(1, abs(high)): high = low               # as good as one value: nothing to cut into bins
+        if high - low < 1e-6 * max(1, abs(high)): high = low  # as good as one value: nothing to cut into bins
         self.text(left, top, name, size=10)
-        self.text(left, bottom, f"{low:.3g}", "lb", 9), self.text(right, bottom, f"{high:.3g}" if high > low else "", "rb", 9)
+        self.text(left, bottom, f"{low:.3g}", "lb", 9)
+        if high > low: self.text(right, bottom, f"{high:.3g}", "rb", 9)
         place = ((known - low) / (high - low) * 23.999).astype(int) if high > low else np.full(len(known), 12)
         counts, tall = np.bincount(place, minlength=24)[:24], int(bottom - top - 30)
         filled = np.arange(tall, 0, -1)[:, None] <= np.ceil(counts / counts.max() * tall).repeat((right - left) // 24)
@@ -296,25 +307,28 @@ class Sheet:
         left, top, right, bottom = box
         tall, room = min(22, (bottom - top) / max(1, len(values))), max((stamp(n, 10)[1] for n in names), default=0) + 8
         for i, (name, value) in enumerate(zip(names, values)):
-            y, end = top + i * tall, left + room + max(1., min(1., value / high if high > 0 else 0) * (right - left - room - 42))
+            share = min(1., value / high) if high > 0 else 0.
+            y, end = top + i * tall, left + room + max(1., share * (right - left - room - 42))
             self.text(left, y + tall / 2, name, "lm", 10)
             self.pen.rectangle((left + room, y + tall * .2, end, y + tall * .8), fill)
             self.text(end + 4, y + tall / 2, f"{value:.3g}", "lm", 9)
 
-# %% ../../nbs/8_lab/80_drawing.ipynb #605a2108
+# %% ../../nbs/8_lab/80_drawing.ipynb #ff0ee803
 def compose(tiles,     # list of (title, PIL image)
             heading,   # words above
-            theme="light", columns=3, limit=58_000):
-    "All pictures in one PNG, in at most `limit` bytes where that is possible"
-    face, w, h = FACES[theme], max((t.width for _, t in tiles), default=400), max((t.height for _, t in tiles), default=0) + 20
-    columns = max(1, min(columns, len(tiles)))
-    sheet = Image.new("RGB", (w * columns, 26 + h * math.ceil(len(tiles) / columns)), face["face"])
-    pen = ImageDraw.Draw(sheet)
-    pen.text((8, 6), heading, face["text"], font(12))
-    for i, (title, tile) in enumerate(tiles):
-        x, y = i % columns * w, 26 + i // columns * h
-        pen.text((x + 8, y + 3), title, face["text"], font(11))
-        sheet.paste(tile, (x, y + 20))
+            theme="light", width=1200, limit=58_000):
+    "All pictures in one PNG, row by row, in at most `limit` bytes where that is possible"
+    face, x, y, tall, places = FACES[theme], 0, 26, 0, []
+    for _, tile in tiles:
+        if x and x + tile.width > width: x, y, tall = 0, y + tall, 0
+        places.append((x, y))
+        x, tall = x + max(400, tile.width), max(tall, tile.height + 20)
+    wide = max([400] + [x + tile.width for (x, _), (_, tile) in zip(places, tiles)])
+    sheet = Image.new("RGB", (wide, y + tall), face["face"])
+    put(sheet, 8, 6, heading, size=12, fill=face["text"])
+    for (x, y), (title, tile) in zip(places, tiles):
+        put(sheet, x + 8, y + 3, title, size=11, fill=face["text"])
+        sheet.paste(tile, (x + max(0, 400 - tile.width) // 2, y + 20))
     return small_png(sheet, limit)
 
 def small_png(image, limit):

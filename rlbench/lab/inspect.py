@@ -122,7 +122,7 @@ class BufferView(View):
     def text(self): return self.said
     def tile(self): return None
 
-# %% ../../nbs/8_lab/83_inspect.ipynb #8e13a1f3
+# %% ../../nbs/8_lab/83_inspect.ipynb #e6119cd6
 def facts(rows):
     "(name, words) as a small HTML table; the glossary explains each name when the mouse rests on it"
     line = lambda name, words: f"<tr title='{html.escape(NAMES.get(name, ''), quote=True)}'><th>{html.escape(name)}</th><td>{html.escape(words)}</td></tr>"
@@ -147,8 +147,8 @@ class TransitionView:
         told = [("row", f"{row}, of environment {row % buffer.num_envs}")]
         told += [(name, in_words(value) if name != "act" or names is None or names[int(value)] == str(int(value)) else f"{int(value)} ({names[int(value)]})") for name, value in cells.items()]
         if error is not None: told.append(("TD error", f"{float(error[0]):.4g}, by the present networks"))
-        self.words.value, self.widget.layout.display = facts(told), "flex"
         for frame, obs in zip(self.frames, (cells.obs, cells.next_obs)): self.picture(trainer, frame, obs)
+        self.words.value, self.widget.layout.display = facts(told), "flex"      # words last: who reads them sees their pictures
 
     def picture(self, trainer, frame, obs):
         picture = trainer.env.frame_of(obs)

@@ -13,7 +13,7 @@ from time import perf_counter
 
 from ..training.trainer import UNITS, load, torch_threads
 
-# %% ../../nbs/8_lab/84_player.ipynb #3f12fddc
+# %% ../../nbs/8_lab/84_player.ipynb #531b1da4
 GONE = "this player is closed; run its cell again for a new one"
 
 class Closed(RuntimeError):
@@ -27,7 +27,8 @@ def promise():
 
 class Mailbox:
     "Messages for the owner of a trainer; True while any is waiting"
-    def __init__(self): self.letters, self.changed, self.closed, self.quiet = deque(), threading.Condition(), False, threading.Event()
+    def __init__(self):
+        self.letters, self.changed, self.closed, self.quiet = deque(), threading.Condition(), False, threading.Event()
 
     def put(self, message, looks=False):
         "Leave a function for the owner -> future of its result; `looks` if it changes nothing that a screen shows"
@@ -40,7 +41,7 @@ class Mailbox:
         return future
 
     def read(self):
-        "Carry out everything that waits, in order; an exception goes to whoever asked -> whether anything may have changed"
+        "Carry out what waits, in order; exceptions go to whoever asked -> whether anything may have changed"
         changes = False
         while self.letters:
             message, future, looks = self.letters.popleft()
@@ -68,11 +69,12 @@ class Mailbox:
 
     def __bool__(self): return bool(self.letters)
 
-# %% ../../nbs/8_lab/84_player.ipynb #1a5d9d4a
+# %% ../../nbs/8_lab/84_player.ipynb #6f5a3b7a
 class Goal:
     "Go on until the n-th event that completes a unit, or that a predicate accepts; None: go on"
     def __init__(self, what, n=1):
-        if what is not None and not callable(what) and what not in UNITS: raise ValueError(f"step {what!r}: expected one of {', '.join(UNITS)}, or a function of an event")
+        if not (what is None or callable(what) or what in UNITS):
+            raise ValueError(f"step {what!r}: expected one of {', '.join(UNITS)}, or a function of an event")
         if n < 1: raise ValueError(f"step {what!r}: expected a number from 1 on, got {n}")
         self.what, self.left, self.future = what, n, promise()
 
@@ -87,13 +89,16 @@ class Goal:
 
     def check(self, trainer):
         "A goal that can never come is refused at once"
-        off = [name for name, units in (("learning", ("update", "iteration")), ("collecting", ("step", "episode"))) if self.what in units and not getattr(trainer, name)]
-        if off: raise ValueError(f"no {self.what} will come while {off[0]} is switched off")
+        needs = dict(update="learning", iteration="learning", step="collecting", episode="collecting")
+        switch = needs.get(self.what) if isinstance(self.what, str) else None
+        if switch and not getattr(trainer, switch):
+            raise ValueError(f"no {self.what} will come while {switch} is switched off")
 
-# %% ../../nbs/8_lab/84_player.ipynb #e6cd4259
+# %% ../../nbs/8_lab/84_player.ipynb #fb5f0bda
 class Blank:
     "A screen that shows nothing"
-    next_at, unkept = float("inf"), False                                   # perf_counter seconds; something is shown that is not in the file yet
+    next_at = float("inf")                                                  # perf_counter seconds
+    unkept = False  # something is shown that is not in the file yet
     def note(self, trainer, event): "Every event; reads only"
     def offer(self, owner, now): "Time for a picture, while moving"
     def idle(self, owner, until): "Nothing to do before `until`: time for more pictures"
@@ -102,13 +107,15 @@ class Blank:
     def store(self, owner): "At rest, and nobody asks anything: time to keep what is shown"
     def take(self, trainer): "From now on another trainer"
 
-# %% ../../nbs/8_lab/84_player.ipynb #19329547
+# %% ../../nbs/8_lab/84_player.ipynb #db95ed00
 class Owner:
     "Advances a trainer towards goals, and reads its mailbox in between"
     def __init__(self, trainer, screen=None):
         self.trainer, self.screen, self.mail, self.goals = trainer, screen or Blank(), Mailbox(), deque()
-        self.event, self.count, self.state, self.problem, self.error = None, 0, "idle", None, ""
-        self.pace, self.due_at, self.stale, self.ended = None, 0., True, []
+        self.event, self.count = None, 0                                    # the last event, how many there were
+        self.state, self.problem, self.error = "idle", None, ""  # the exception that stopped it, its traceback
+        self.pace, self.due_at = None, 0.                                   # events a second, when the next one is due
+        self.stale, self.ended = True, []  # not shown yet; (future, reached) not told yet
 
     def run(self, until=float("inf"), endless=True):
         "Go on to the last goal, or to a moment; without `endless`, an endless goal is left alone"
@@ -129,7 +136,7 @@ class Owner:
             elif (now := perf_counter()) >= self.screen.next_at: self.screen.offer(self, now)
         except Exception as problem: self.fail(problem)
 
-# %% ../../nbs/8_lab/84_player.ipynb #cb40fcfa
+# %% ../../nbs/8_lab/84_player.ipynb #911dc213
 def arrive(self):
     "The first goal is reached: on to the next, or rest"
     self.ended.append((self.goals.popleft().future, True))
@@ -169,9 +176,9 @@ def in_time(self, until):
     self.mail.wait(max(0, min(self.due_at, until) - perf_counter()))
     return False
 
-Owner.arrive, Owner.stop, Owner.settle, Owner.report, Owner.fail, Owner.in_time = arrive, stop, settle, report, fail, in_time
+for verb in (arrive, stop, settle, report, fail, in_time): setattr(Owner, verb.__name__, verb)
 
-# %% ../../nbs/8_lab/84_player.ipynb #d86c1792
+# %% ../../nbs/8_lab/84_player.ipynb #eac05a4a
 class Player(Owner):
     "Play, pause, step, change: a trainer in someone's hands"
     def __init__(self, trainer, driver="thread", screen=None):
@@ -194,17 +201,25 @@ class Player(Owner):
             if self.goals and self.goals[-1].endless: self.ended.append((self.goals.pop().future, False))
             self.goals.append(goal)
             self.state, self.problem, self.error, self.due_at = "playing", None, "", perf_counter()
-        self.ask(set_out).add_done_callback(lambda asked: asked.exception() and goal.future.set_exception(asked.exception()))
+        def refused(asked):
+            if asked.exception(): goal.future.set_exception(asked.exception())
+        self.ask(set_out).add_done_callback(refused)
         return goal.future
 
     def play(self): "Go on until told otherwise"; return self.aim(Goal(None))
     def step(self, what="event", n=1): "Go on to the n-th end of a unit"; return self.aim(Goal(what, n))
-    def until(self, predicate): "Go on to the first event for which `predicate(event)` holds"; return self.aim(Goal(predicate))
-    def pause(self): "Stop after the present event"; return self.ask(lambda: self.goals and self.stop("paused"), looks=True)
+    def until(self, predicate): "Go on until `predicate(event)` holds"; return self.aim(Goal(predicate))
     def call(self, function): "`function(trainer)` between two events"; return self.ask(lambda: function(self.trainer))
-    def look(self, function): "The same for a function that only reads, say a snapshot"; return self.ask(lambda: function(self.trainer), looks=True)
 
-# %% ../../nbs/8_lab/84_player.ipynb #01b8e39b
+    def pause(self):
+        "Stop after the present event"
+        return self.ask(lambda: self.goals and self.stop("paused"), looks=True)
+
+    def look(self, function):
+        "`function(trainer)` between two events, for a function that only reads, say a snapshot"
+        return self.ask(lambda: function(self.trainer), looks=True)
+
+# %% ../../nbs/8_lab/84_player.ipynb #0c066b2c
 def set_value(self, name, value, source="widget"):
     "Change a hyper-parameter from the next event on"
     return self.call(lambda trainer: trainer.set(source, **{name: value}))
@@ -218,14 +233,15 @@ def switch(self, collecting=None, learning=None):
 
 def speed(self, pace=None):
     "At most `pace` events a second; None: as fast as it goes"
-    if pace is not None and pace <= 0: raise ValueError(f"speed {pace}: expected events a second above 0, or None for full speed")
+    if pace is not None and pace <= 0:
+        raise ValueError(f"speed {pace}: expected events a second above 0, or None for full speed")
     def adopt(): self.pace, self.due_at = pace, perf_counter()
     return self.ask(adopt)
 
 def replace(self, make):
     "Go on with another trainer, at rest"
     def swap():
-        trainer = make(self.trainer)                                        # first, so that a failure leaves everything as it was
+        trainer = make(self.trainer)  # first, so that a failure leaves everything as it was
         self.stop("idle")
         self.trainer, self.event, self.count, self.problem, self.error = trainer, None, 0, None, ""
         self.screen.take(trainer)
@@ -233,23 +249,28 @@ def replace(self, make):
 
 def save(self, path): "Write the run to one file"; return self.call(lambda trainer: trainer.save(path))
 def reset(self): "Start again: same settings, same seed"; return replace(self, lambda old: old.fresh())
-def open_file(self, path): "Go on with a saved run"; return replace(self, lambda old: load(path, env=None if isinstance(old.source, str) else old.source))
 
-Player.set, Player.switch, Player.speed, Player.replace, Player.save, Player.reset, Player.load = set_value, switch, speed, replace, save, reset, open_file
+def open_file(self, path):
+    "Go on with a saved run"
+    return replace(self, lambda old: load(path, env=None if isinstance(old.source, str) else old.source))
 
-# %% ../../nbs/8_lab/84_player.ipynb #eaf909b4
+Player.set, Player.switch, Player.speed, Player.replace = set_value, switch, speed, replace
+Player.save, Player.reset, Player.load = save, reset, open_file
+
+# %% ../../nbs/8_lab/84_player.ipynb #a22279c7
 DRIVERS = ("thread", "sync", "clock")
-_open = weakref.WeakSet()                                                   # players that may hold a thread, to be closed at exit
+_open = weakref.WeakSet()  # players that may hold a thread, to be closed at exit
 
-# %% ../../nbs/8_lab/84_player.ipynb #5b744df2
+# %% ../../nbs/8_lab/84_player.ipynb #22e5d0a7
 def serve(self, until=float("inf"), endless=True):
     "The owner's turn"
     with self.lock:
-        if self.serving: return                                             # a screen's widget called back: it is our turn already
+        if self.serving: return  # a screen's widget called back: it is our turn already
         self.serving = True
+        if self.driver == "clock": until = min(until, perf_counter() + .2)  # between two ticks the page must be heard
         try:
-            with torch_threads(self.trainer.settings.threads): self.run(until if self.driver != "clock" else min(until, perf_counter() + .2), endless)
-            if self.driver == "clock" and self.goals: self.screen.tell(self, True)         # and so the page's clock goes on
+            with torch_threads(self.trainer.settings.threads): self.run(until, endless)
+            if self.driver == "clock" and self.goals: self.screen.tell(self, True)  # and so the page's clock goes on
             if self.driver != "thread" and self.screen.unkept and not self.goals: self.screen.store(self)
         except KeyboardInterrupt:
             self.stop("paused")
@@ -264,7 +285,8 @@ def wait(self, seconds=None):
     "Until at rest; raises what stopped the run. False if it still moves after some seconds"
     end = float("inf") if seconds is None else perf_counter() + seconds
     if self.driver == "thread": self.mail.quiet.wait(seconds)
-    elif seconds is None and self.goals and self.goals[-1].endless: raise ValueError("this would never end: play() has no goal. Pass seconds, or use step or until")
+    elif seconds is None and self.goals and self.goals[-1].endless:
+        raise ValueError("this would never end: play() has no goal. Pass seconds, or use step or until")
     else:
         while self.goals and perf_counter() < end: self.serve(until=end)
     if self.problem is not None: raise self.problem
@@ -302,8 +324,8 @@ def close_all():
 
 atexit.register(close_all)
 
-# %% ../../nbs/8_lab/84_player.ipynb #eb67fef6
-_cells = {}                                                                 # cell -> (run of the cell, weak references to what it made)
+# %% ../../nbs/8_lab/84_player.ipynb #0bb271ee
+_cells = {}  # cell -> (run of the cell, weak references to what it made)
 
 def this_cell():
     "(cell, run of the cell) that is being executed, or None where there are no cells"

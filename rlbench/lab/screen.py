@@ -5,25 +5,27 @@
 # %% auto #0
 __all__ = ['Card', 'Screen']
 
-# %% ../../nbs/8_lab/85_screen.ipynb #43754586
+# %% ../../nbs/8_lab/85_screen.ipynb #1b782830
 import html, traceback
 from time import perf_counter
 
 import ipywidgets as widgets
 
+from .components import styled
 from .drawing import compose
 from .player import Blank
 
-# %% ../../nbs/8_lab/85_screen.ipynb #598526cf
+# %% ../../nbs/8_lab/85_screen.ipynb #958335d3
 class Card:
     "A view with its title and its words"
     def __init__(self, view):
         self.view, self.drawn_at, self.drawn, self.open, self.broken = view, 0., -1, True, ""
-        tip = f"<span title='{html.escape(view.help, quote=True)}' aria-label='{html.escape(view.help, quote=True)}' role='img'>?</span>" if view.help else ""
-        self.title, self.words = widgets.HTML(f"<div class='rl-card-title'>{html.escape(view.title)}{tip}</div>"), widgets.HTML("")
-        self.words.add_class("rl-text")
-        self.widget = widgets.VBox([self.title, view.widget, self.words])
-        for name in ("rl-card", f"rl-view-{view.name}", *(["rl-wide"] if view.wide else [])): self.widget.add_class(name)
+        tip = html.escape(view.help, quote=True)
+        mark = f"<span title='{tip}' aria-label='{tip}' role='img'>?</span>" if tip else ""
+        self.title = widgets.HTML(f"<div class='rl-card-title'>{html.escape(view.title)}{mark}</div>")
+        self.words = styled(widgets.HTML(""), "rl-text")
+        names = ["rl-card", f"rl-view-{view.name}", *(["rl-wide"] if view.wide else [])]
+        self.widget = styled(widgets.VBox([self.title, view.widget, self.words]), *names)
 
     def draw(self, trainer, moving, count):
         "Show the present; True if that went well"
@@ -32,13 +34,13 @@ class Card:
             self.tell()
         except Exception as problem:
             self.broken = "".join(traceback.format_exception(problem))
-            self.words.value = f"<span class='rl-problem'>{html.escape(f'this view failed and is switched off: {problem!r}')}</span>"
+            self.words.value = f"<span class='rl-problem'>this view failed and is switched off: {html.escape(repr(problem))}</span>"
         self.drawn = count
         return not self.broken
 
     def tell(self): self.words.value = f"<span role='status'>{html.escape(self.view.text())}</span>"
 
-# %% ../../nbs/8_lab/85_screen.ipynb #ab639bc2
+# %% ../../nbs/8_lab/85_screen.ipynb #352f1fdc
 class Screen(Blank):
     "Shows a trainer on cards, within a budget of time"
     def __init__(self, cards, status, share=.08, rate=10.):
@@ -56,7 +58,8 @@ class Screen(Blank):
     def offer(self, owner, now):
         cards = self.shown()
         first = min((card.drawn_at for card in cards), default=float("inf"))
-        if min(first, self.told_at) > now - 1 / self.rate: self.next_at = min(first, self.told_at) + 1 / self.rate
+        oldest = min(first, self.told_at)
+        if oldest > now - 1 / self.rate: self.next_at = oldest + 1 / self.rate
         else:
             if self.told_at <= first: self.tell(owner, True)
             else: self.draw(next(card for card in cards if card.drawn_at == first), owner, True)
@@ -66,7 +69,8 @@ class Screen(Blank):
     def idle(self, owner, until):
         for card in sorted(self.shown(), key=lambda card: card.drawn_at):
             if perf_counter() >= until - .004: return                       # no time for another picture
-            if card.drawn != owner.count and perf_counter() - card.drawn_at >= 1 / self.rate: self.draw(card, owner, owner.pace > 4)
+            due = card.drawn != owner.count and perf_counter() - card.drawn_at >= 1 / self.rate
+            if due: self.draw(card, owner, owner.pace > 4)                  # at a slow pace every picture is a good one
         if perf_counter() - self.told_at >= 1 / self.rate: self.tell(owner, True)
 
     def rest(self, owner):
@@ -76,10 +80,11 @@ class Screen(Blank):
 
     def store(self, owner): self.unkept = False
 
-# %% ../../nbs/8_lab/85_screen.ipynb #138e451e
+# %% ../../nbs/8_lab/85_screen.ipynb #ec29dc5a
 def draw_card(self, card, owner, moving):
     "One card, and a word to whoever wants to know if it failed"
-    if not card.draw(owner.trainer, moving, owner.count) and self.complain: self.complain(f"{card.view.title} cannot be drawn", card.broken)
+    well = card.draw(owner.trainer, moving, owner.count)
+    if not well and self.complain: self.complain(f"{card.view.title} cannot be drawn", card.broken)
     card.drawn_at = perf_counter()
 
 def tell(self, owner, moving):
@@ -91,7 +96,10 @@ def dark(self, on):
     "All cards in the other theme"
     for card in self.cards: card.view.dark(on)
 
-def tiles(self): return [(card.view.title, tile) for card in self.shown() if (tile := card.view.tile()) is not None]
+def tiles(self):
+    "(title, picture) of every card that has a picture"
+    found = [(card.view.title, card.view.tile()) for card in self.shown()]
+    return [(title, tile) for title, tile in found if tile is not None]
 
 def keep(self, heading, theme):
     "The picture for the file, from what is on the screen"

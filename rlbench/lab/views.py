@@ -55,7 +55,7 @@ def answers(trainer, method, obs):
     with torch.inference_mode(): out = getattr(learner.now, method)(learner.nets, tensor(obs))
     return None if out is None else out.numpy()
 
-# %% ../../nbs/8_lab/82_views.ipynb #2d9acf6d
+# %% ../../nbs/8_lab/82_views.ipynb #7a99d37d
 class LearningCurve(View):
     "Return of every episode, and its running mean"
     name, title, help = "curve", "Learning curve", "one dot for each episode, the line is the mean of the last 100"
@@ -81,7 +81,7 @@ class LearningCurve(View):
             steps, returns, means = np.array(self.points).T
             self.dots.set_data(steps, returns), self.line.set_data(steps, means)
             common = np.quantile(returns, (.02, .98)) if len(returns) > 50 else span_of(returns)   # a few first, hopeless episodes must not flatten all others
-            self.limits = cover(self.limits[0], 0, max(100, trainer.steps), anchor=0), cover(self.limits[1], *map(float, common))
+            self.limits = cover(self.limits[0], 0, max(100, trainer.steps), anchor=0), cover(self.limits[1], *map(float, common), room=.25)
             self.picture.limits(self.ax, *self.limits)
             self.said = f"last episode {returns[-1]:.4g}, mean of the last {min(100, trainer.episodes.total)}: {trainer.episodes.mean_return:.4g}"
         self.show(self.picture.draw(), moving)

@@ -6,13 +6,13 @@
 __all__ = ['STEPS', 'SPEEDS', 'VIEWS', 'number', 'counters', 'summary', 'Status', 'Field', 'button', 'group', 'Controls',
            'Workbench']
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #f5ae8cd1
+# %% ../../nbs/8_lab/86_workbench.ipynb #c8996b98
 import html, math, sys
 from time import perf_counter
 
 import ipywidgets as widgets
 
-from ..core.config import fields_of, parse_value, plain
+from ..core.config import Schedule, fields_of, parse_value, plain
 from .components import Keys
 from .inspect import BufferView, GradientView, UpdateView
 from .player import Player, only_one, this_cell
@@ -49,11 +49,12 @@ class Status:
         for state in ("playing", "failed"): (self.widget.add_class if owner.state == state else self.widget.remove_class)(f"rl-is-{state}")
         self.widget.value = f"<div role='status' data-state='{owner.state}'>{html.escape(summary(owner))}</div><div class='rl-counts'>{counts}{pace}</div>"
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #2eaa8ba2
+# %% ../../nbs/8_lab/86_workbench.ipynb #4ba1d350
 class Field:
     "One setting: a widget, and a line for what is wrong"
     def __init__(self, setting, value, apply):
-        self.setting, self.value, self.apply, self.problem = setting, value, apply, widgets.HTML("", layout=dict(display="none"))
+        self.setting, self.value, self.apply = setting, value, apply
+        self.problem, self.now = (widgets.HTML("", layout=dict(display="none")) for _ in "ab")
         tip = f"{setting.doc}{f'. Raise it when {setting.up}' if setting.up else ''}. Expected: {setting.expected}"
         common = dict(description=setting.name, tooltip=tip)
         if setting.kinds == (bool,): self.widget = widgets.Checkbox(value=value, indent=False, **common)
@@ -61,7 +62,7 @@ class Field:
         else: self.widget = widgets.Text(value=str(plain(value)), continuous_update=False, **common)
         self.widget.add_class(f"rl-hp-{setting.name}"), self.problem.add_class("rl-problem")
         self.widget.observe(self.changed, "value")
-        self.box = widgets.VBox([self.widget, self.problem])
+        self.box = widgets.VBox([self.widget, self.now, self.problem])
 
     def words(self, value): return str(plain(value)) if isinstance(self.widget, widgets.Text) else value
 
@@ -73,10 +74,11 @@ class Field:
 
     def tell(self, words): self.problem.value, self.problem.layout.display = html.escape(words), "" if words else "none"
 
-    def follow(self, value):
-        "Show the trainer's value, unless it is what was shown already"
-        if value == self.value: return
-        self.value, self.widget.value = value, self.words(value)
+    def follow(self, value, now):
+        "Show the trainer's value, unless it is what was shown already; of a schedule, its present number as well"
+        if value != self.value: self.value, self.widget.value = value, self.words(value)
+        self.now.value = f"<span class='rl-caption'>now {now:.4g}</span>" if isinstance(value, Schedule) else ""
+        self.now.layout.display = "" if self.now.value else "none"
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #f6c075fa
 STEPS = dict(event="the next thing that happens: a step, a target computation, or a gradient step", step="one step in every environment", update="up to the next gradient step",
@@ -223,11 +225,12 @@ def clockwork(self):
 
 Workbench.toggle, Workbench.files, Workbench.clockwork = toggle, files, clockwork
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #55c2b495
+# %% ../../nbs/8_lab/86_workbench.ipynb #c2d15041
 def publish(self, owner, moving):
     "Words, after the pictures"
     self.controls.follow(owner)
-    for field in self.fields: field.follow(getattr(owner.trainer.learner.algo, field.setting.name))
+    learner = owner.trainer.learner
+    for field in self.fields: field.follow(getattr(learner.algo, field.setting.name), getattr(learner.now, field.setting.name))
     if self.driver == "clock": self.clock.playing = owner.state == "playing"
     if owner.error: self.complain(summary(owner), owner.error)
     elif owner.state == "playing" and self.error.value: self.complain("", "")
@@ -321,19 +324,17 @@ def store(self, owner):
 
 Workbench.image, Workbench.store, Workbench._repr_mimebundle_, Workbench._ipython_display_ = image, store, mimebundle, display_both
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #e8581470
+# %% ../../nbs/8_lab/86_workbench.ipynb #81c44027
 def snippet(self):
     "The present settings as lines that run"
     trainer = self.trainer
     source = repr(trainer.source) if isinstance(trainer.source, str) else getattr(trainer.source, "__name__", "env")
     settings = dict(seed=trainer.settings.seed, num_envs=trainer.env.num_envs) | trainer.config.diff() | (dict(env_settings=trainer.env_settings) if trainer.env_settings else {})
     words = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-    text = f"import rlbench\n\ntrainer = rlbench.Trainer({source}, {trainer.learner.algo.name!r}, {words})\ntrainer.run(steps={trainer.steps})\n"
-    print(text)
-    return Snippet(text)
+    return Snippet(f"import rlbench\n\ntrainer = rlbench.Trainer({source}, {trainer.learner.algo.name!r}, {words})\ntrainer.run(steps={trainer.steps})\n")
 
 class Snippet(str):
-    "Code that was printed already"
-    def __repr__(self): return ""
+    "Code that is shown as it is"
+    def __repr__(self): return str(self)
 
 Workbench.snippet = snippet

@@ -26,11 +26,12 @@ class Evaluation:
     def std(self): return float(self.returns.std())
     def __repr__(self): return f"Evaluation({len(self.returns)} episodes, return {self.mean:.1f} ± {self.std:.1f}, length {self.lengths.mean():.1f})"
 
-# %% ../../nbs/6_training/62_evaluate.ipynb #ee86a382
+# %% ../../nbs/6_training/62_evaluate.ipynb #451ea6d0
 def evaluate(trainer,      # whose policy
              episodes=100, # how many, all of which count
              seed=1,       # of the evaluation's own environments
-             num_envs=10): # environments side by side; each plays episodes / num_envs, rounded up
+             num_envs=10,  # environments side by side; each plays episodes / num_envs, rounded up
+             longest=10_000): # steps after which an episode is cut, for tasks without a time limit
     "Returns of the greedy policy on fresh environments"
     num_envs = min(num_envs, episodes)
     env, policy, streams = make(trainer.source, num_envs, native=False, **trainer.env_settings), trainer.policy, Streams(seed)
@@ -39,7 +40,7 @@ def evaluate(trainer,      # whose policy
     while min(map(len, played)) < share:
         step = env.step(policy.act(obs))
         obs, ret, length = step.obs, ret + step.rew, length + 1
-        for i in np.flatnonzero(step.term | step.trunc):
+        for i in np.flatnonzero(step.term | step.trunc | (length >= longest)):
             played[i].append((ret[i], length[i]))
             ret[i] = length[i] = 0
     env.close()
