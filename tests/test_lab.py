@@ -428,3 +428,30 @@ def test_the_page_asks_nobody_else():
         text = rlbench.lab.components.source(name).replace("http://www.w3.org/2000/svg", "")
         assert "http" not in text and "import " not in text.replace("!important", "") and "fetch(" not in text
         assert len(text.splitlines()) < 300
+
+
+def test_at_most_ten_pictures_a_second(bench):
+    wb = bench(driver="thread")
+    times = {card.view.name: [] for card in wb.screen.cards}
+    for card in wb.screen.cards:
+        def counted(trainer, moving, draw=card.view.draw, seen=times[card.view.name]):
+            seen.append((time.perf_counter(), moving))
+            draw(trainer, moving)
+        card.view.draw = counted
+    wb.play()
+    time.sleep(2)
+    wb.pause()
+    for name, seen in times.items():
+        gaps = np.diff([at for at, moving in seen if moving])
+        assert len(seen) > 1 and (gaps > .099).all(), name
+    assert {seen[-1][1] for seen in times.values()} == {False}     # and one good one at rest
+
+
+def test_a_broken_screen_does_not_take_the_worker_with_it(bench):
+    wb = bench(driver="thread")
+    wb.status.show = lambda owner, moving: 1 / 0
+    with pytest.raises(ZeroDivisionError): wb.step("step")
+    assert wb.player.worker.is_alive() and wb.player.state == "failed"
+    del wb.status.show
+    wb.step("step")
+    assert wb.player.state == "paused"

@@ -31,7 +31,7 @@ def rlbench(*args):
 
 def wait_for_checkpoint(folder, process, seconds=60):
     end = time.time() + seconds
-    while not list(Path(folder).glob("checkpoints/*.rlb")):
+    while not (Path(folder) / "config.json").exists() or max(Path(folder).glob("checkpoints/*.rlb")).stem == "0" * 12:
         assert process.poll() is None and time.time() < end, process.stderr.read()
         time.sleep(.05)
 

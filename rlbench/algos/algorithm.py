@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['REGISTRY', 'Spec', 'Algorithm', 'register', 'algorithms', 'get', 'minibatches', 'rounds', 'explained_variance']
 
-# %% ../../nbs/4_algos/40_algorithm.ipynb #66c3aced
-import difflib, importlib, math, pkgutil
+# %% ../../nbs/4_algos/40_algorithm.ipynb #a24c3458
+import importlib, math, pkgutil
 from dataclasses import dataclass
 
 import gymnasium as gym
 import torch
 
-from ..core.config import ConfigError, hp
+from ..core.config import ConfigError, hp, unknown
 
 # %% ../../nbs/4_algos/40_algorithm.ipynb #c2217cf4
 @dataclass(frozen=True)
@@ -58,13 +58,12 @@ def algorithms():
     for module in pkgutil.iter_modules(package.__path__): importlib.import_module(f"rlbench.algos.{module.name}")
     return dict(sorted(REGISTRY.items()))
 
-# %% ../../nbs/4_algos/40_algorithm.ipynb #78e0b69f
+# %% ../../nbs/4_algos/40_algorithm.ipynb #29202ec9
 def get(name):
     "The algorithm's class, or an error naming the nearest"
     known = algorithms()
     if name in known: return known[name]
-    near = difflib.get_close_matches(str(name), known, n=1, cutoff=.3)
-    raise ConfigError(f"no algorithm {name!r}{f'; did you mean {near[0]!r}?' if near else ''} There are: {', '.join(known)}")
+    raise ConfigError(unknown("algorithm", name, known))
 
 # %% ../../nbs/4_algos/40_algorithm.ipynb #d40f28d8
 def minibatches(rows, parts, epochs, rng):

@@ -4,19 +4,18 @@
 
 # %% auto #0
 __all__ = ['ORDERS', 'held', 'errors_of', 'key_of', 'chosen', 'in_words', 'ending', 'columns_of', 'BufferView', 'facts',
-           'TransitionView', 'UpdateView', 'layer_norms', 'GradientView']
+           'TransitionView', 'named', 'UpdateView', 'layer_norms', 'GradientView']
 
-# %% ../../nbs/8_lab/83_inspect.ipynb #3570a610
+# %% ../../nbs/8_lab/83_inspect.ipynb #18b6cc99
 import html
 
 import gymnasium as gym
 import ipywidgets as widgets
 import numpy as np
 import torch
-from PIL import Image
 
 from ..core.batch import NAMES
-from .components import TransitionTable
+from .components import TransitionTable, styled
 from .drawing import BLUE, GREEN, ORANGE, Sheet, encode, short
 from .views import View, action_names
 
@@ -40,7 +39,7 @@ def errors_of(trainer, index):
             parts.append(error.numpy())
     return np.concatenate(parts)
 
-# %% ../../nbs/8_lab/83_inspect.ipynb #c1d3f3d6
+# %% ../../nbs/8_lab/83_inspect.ipynb #ff9366bd
 ORDERS = dict(newest="newest", random="random", last="last update")
 
 def key_of(trainer, rows, column):
@@ -49,7 +48,8 @@ def key_of(trainer, rows, column):
     if column == "row": return rows
     if column == "env": return rows % buffer.num_envs
     if column == "end": return buffer.flat.term[rows].numpy() + 2 * buffer.flat.trunc[rows].numpy()
-    if column != "TD error": return buffer.gather(rows, [column])[column].numpy().reshape(len(rows), -1)[:, 0].astype(float)
+    if column != "TD error":
+        return buffer.gather(rows, [column])[column].numpy().reshape(len(rows), -1)[:, 0].astype(float)
     error = errors_of(trainer, rows)
     return np.zeros(len(rows)) if error is None else np.abs(error)
 
@@ -59,13 +59,14 @@ def chosen(trainer, order, down, start, size, draws=0):
     if order == "last":
         last = trainer.learner.last
         rows = np.unique(last["index"].numpy()) if last and last["index"] is not None else rows[:0]
-    elif order == "random": rows = np.random.default_rng(draws).permutation(rows)      # the table's own numbers: looking draws nothing from the run
+    # the run's own streams stay untouched
+    elif order == "random": rows = np.random.default_rng(draws).permutation(rows)
     elif order != "newest" and len(rows):
         key = key_of(trainer, rows, order)
         rows = rows[np.argsort(-key if down else key, kind="stable")]
     return rows[start:start + size], len(rows)
 
-# %% ../../nbs/8_lab/83_inspect.ipynb #c77a3b5b
+# %% ../../nbs/8_lab/83_inspect.ipynb #30cdf89f
 def in_words(value, most=6):
     "A number, or the first few of several"
     value = np.asarray(value)
@@ -78,19 +79,21 @@ def ending(row): return "ended" if row.term else "cut" if row.trunc else ""
 
 def columns_of(buffer):
     "Heads of the table: what every row has, then whatever else it has one number of"
-    more = [name for name, column in (buffer.rows or {}).items() if column.ndim == 2 and name not in ("obs", "act", "rew", "term", "trunc", "next_obs")]
+    usual = ("obs", "act", "rew", "term", "trunc", "next_obs")
+    more = [name for name, column in (buffer.rows or {}).items() if column.ndim == 2 and name not in usual]
     return ["row", *(["env"] if buffer.num_envs > 1 else []), "obs", "act", "rew", "end", *more]
 
-# %% ../../nbs/8_lab/83_inspect.ipynb #bc479e38
+# %% ../../nbs/8_lab/83_inspect.ipynb #5e6ac73e
 class BufferView(View):
     "The memory as a table, and one transition opened"
     name, title, wide = "buffer", "Buffer", True
-    help = "what is stored: the newest rows, random ones, those of the last update, or sorted by a column; a click (or Enter) on a row opens the transition"
+    help = ("what is stored: the newest rows, random ones, those of the last update, or sorted by a column; "
+            "a click (or Enter) on a row opens the transition")
 
     def __init__(self, trainer):
         super().__init__(trainer)
-        self.table, self.said, self.transition = TransitionTable(orders=ORDERS, label="stored transitions"), "", TransitionView(trainer)
-        self.table.add_class("rl-buffer-table")
+        self.table = styled(TransitionTable(orders=ORDERS, label="stored transitions"), "rl-buffer-table")
+        self.said, self.transition = "", TransitionView()
         self.table.on_ask(lambda: self.ask(lambda trainer: self.fill(trainer)))
         self.table.on_open(lambda row: self.ask(lambda trainer: self.open(trainer, row)))
         self.widget = widgets.VBox([self.table, self.transition.widget])
@@ -104,12 +107,15 @@ class BufferView(View):
         columns, error = columns_of(buffer), errors_of(trainer, rows)
         if error is not None or not len(rows): columns = [*columns, "TD error"]
         cells = buffer.gather(rows).numpy() if len(rows) else {}
-        table.show(columns, [self.line(columns, rows[i], cells[i], buffer, error, i) for i in range(len(rows))], rows, total)
-        self.said = f"{len(buffer):,} of {buffer.capacity * buffer.num_envs:,} rows held, {buffer.added:,} added so far, {buffer.nbytes / 1e6:.1f} MB"
+        errors = [""] * len(rows) if error is None else [short(float(e)) for e in error]
+        lines = [self.line(columns, rows[i], cells[i], buffer, errors[i]) for i in range(len(rows))]
+        table.show(columns, lines, rows, total)
+        most, size = buffer.capacity * buffer.num_envs, buffer.nbytes / 1e6
+        self.said = f"{len(buffer):,} of {most:,} rows held, {buffer.added:,} added so far, {size:.1f} MB"
 
-    def line(self, columns, row, cells, buffer, error, i):
-        special = dict(row=str(row), env=str(row % buffer.num_envs), end=ending(cells))
-        if error is not None: special["TD error"] = short(float(error[i]))
+    def line(self, columns, row, cells, buffer, error):
+        "One row as texts"
+        special = {"row": str(row), "env": str(row % buffer.num_envs), "end": ending(cells), "TD error": error}
         return [special[c] if c in special else in_words(cells[c], 4) for c in columns]
 
     def draw(self, trainer, moving):
@@ -122,58 +128,75 @@ class BufferView(View):
     def text(self): return self.said
     def tile(self): return None
 
-# %% ../../nbs/8_lab/83_inspect.ipynb #e6119cd6
+# %% ../../nbs/8_lab/83_inspect.ipynb #fcee4661
 def facts(rows):
     "(name, words) as a small HTML table; the glossary explains each name when the mouse rests on it"
-    line = lambda name, words: f"<tr title='{html.escape(NAMES.get(name, ''), quote=True)}'><th>{html.escape(name)}</th><td>{html.escape(words)}</td></tr>"
+    def line(name, words):
+        tip = html.escape(NAMES.get(name, ""), quote=True)
+        return f"<tr title='{tip}'><th>{html.escape(name)}</th><td>{html.escape(words)}</td></tr>"
     return f"<table class='rl-facts'>{''.join(line(*row) for row in rows)}</table>"
 
 class TransitionView:
     "One stored transition: numbers, pictures, TD error"
-    def __init__(self, trainer):
-        self.words, self.row = widgets.HTML(""), None
-        self.frames = [widgets.Image(format="png", layout=dict(width="190px")) for _ in "ab"]
-        named = [widgets.VBox([widgets.HTML(f"<span class='rl-caption'>{words}</span>"), frame]) for words, frame in zip(("state", "next state"), self.frames)]
-        self.widget = widgets.HBox([self.words, *named], layout=dict(display="none"))
-        for widget, name in zip((self.widget, *self.frames), ("rl-transition", "rl-frame-state", "rl-frame-next")): widget.add_class(name)
-        self.widget.add_class("rl-row")
+    def __init__(self):
+        self.words, self.row, columns = widgets.HTML(""), None, []
+        self.frames = [styled(widgets.Image(format="png", layout=dict(width="190px")), f"rl-frame-{name}")
+                       for name in ("state", "next")]
+        for words, frame in zip(("state", "next state"), self.frames):
+            columns.append(widgets.VBox([widgets.HTML(f"<span class='rl-caption'>{words}</span>"), frame]))
+        box = widgets.HBox([self.words, *columns], layout=dict(display="none"))
+        self.widget = styled(box, "rl-transition", "rl-row")
 
     def open(self, trainer, row):
         "Show a row by its number"
         buffer = trainer.learner.buffer
         if row not in held(buffer): raise ValueError(f"row {row} is not held; there are {len(buffer):,} rows")
         self.row, cells = int(row), buffer.gather(np.array([row])).numpy()[0]
-        error, names = errors_of(trainer, np.array([row])), action_names(trainer) if isinstance(trainer.env.action_space, gym.spaces.Discrete) else None
-        told = [("row", f"{row}, of environment {row % buffer.num_envs}")]
-        told += [(name, in_words(value) if name != "act" or names is None or names[int(value)] == str(int(value)) else f"{int(value)} ({names[int(value)]})") for name, value in cells.items()]
+        error, told = errors_of(trainer, np.array([row])), [("row", f"{row}, of environment {row % buffer.num_envs}")]
+        told += [(name, named(trainer, value) if name == "act" else in_words(value)) for name, value in cells.items()]
         if error is not None: told.append(("TD error", f"{float(error[0]):.4g}, by the present networks"))
         for frame, obs in zip(self.frames, (cells.obs, cells.next_obs)): self.picture(trainer, frame, obs)
-        self.words.value, self.widget.layout.display = facts(told), "flex"      # words last: who reads them sees their pictures
+        # words last: who reads them sees their pictures
+        self.words.value, self.widget.layout.display = facts(told), "flex"
 
     def picture(self, trainer, frame, obs):
         picture = trainer.env.frame_of(obs)
         frame.layout.visibility = "hidden" if picture is None else "visible"
         if picture is not None: frame.value = encode(np.ascontiguousarray(picture), moving=False)
 
-# %% ../../nbs/8_lab/83_inspect.ipynb #28e45c35
+def named(trainer, act):
+    "An action by its number, and by its name where it has one"
+    if not isinstance(trainer.env.action_space, gym.spaces.Discrete): return in_words(act)
+    name = action_names(trainer)[int(act)]
+    return name if name == str(int(act)) else f"{int(act)} ({name})"
+
+# %% ../../nbs/8_lab/83_inspect.ipynb #9f8073cb
 class UpdateView(View):
     "Parts of the last loss, and the rows that it was made from"
-    name, title, help, said = "update", "Last update", "histograms of what the loss named; the strip shows which stored rows were used", "no update yet"
+    name, title, said = "update", "Last update", "no update yet"
+    help = "histograms of what the loss named; the strip shows which stored rows were used"
 
     def draw(self, trainer, moving):
         last, sheet = trainer.learner.last, Sheet(theme=self.theme)
         if last is None: sheet.text(200, 118, "no update yet", "mm", 11)
         else:
-            parts = [(name, part.float().flatten().numpy()) for name, part in last["parts"].items()]
-            parts = [part for part in parts if part[1].size > 1] or parts       # a table learns from single rows: then numbers instead of histograms
-            for i, (name, values) in enumerate(parts[:6]):
-                x, y, tall = 8 + i % 3 * 131, 4 + i // 3 * 98, 94 if len(parts) > 3 else 194
-                if values.size > 1: sheet.histogram((x, y, x + 120, y + tall), name, values, (BLUE, GREEN)[i // 3])
-                else: sheet.text(x + 60, y + tall / 2 - 22, name, "mm", 11), sheet.text(x + 60, y + tall / 2, short(float(values[0])), "mm", 20)
+            self.parts(sheet, last["parts"])
             self.strip(sheet, trainer.learner, last)
-            single = [f"{name} {float(part):.3g}" for name, part in last["parts"].items() if part.numel() == 1]
-            self.said = f"update {trainer.updates:,}: loss {float(last['loss']):.4g}{', ' if single else ''}{', '.join(single)}; {len(last['batch']):,} row{'s' if len(last['batch']) > 1 else ''}"
+            single = "".join(f", {name} {float(part):.3g}" for name, part in last["parts"].items() if part.numel() == 1)
+            loss, rows = f"loss {float(last['loss']):.4g}", len(last["batch"])
+            self.said = f"update {trainer.updates:,}: {loss}{single}; {rows:,} row{'s' * (rows > 1)}"
         self.show(sheet.image, moving)
+
+    def parts(self, sheet, named):
+        "Histograms; a table learns from single rows, and then numbers"
+        parts = [(name, part.float().flatten().numpy()) for name, part in named.items()]
+        parts = [part for part in parts if part[1].size > 1] or parts
+        for i, (name, values) in enumerate(parts[:6]):
+            x, y, tall = 8 + i % 3 * 131, 4 + i // 3 * 98, 94 if len(parts) > 3 else 194
+            if values.size > 1: sheet.histogram((x, y, x + 120, y + tall), name, values, (BLUE, GREEN)[i // 3])
+            else:
+                sheet.text(x + 60, y + tall / 2 - 22, name, "mm", 11)
+                sheet.text(x + 60, y + tall / 2, short(float(values[0])), "mm", 20)
 
     def strip(self, sheet, learner, last):
         "Where in the buffer the rows of the update lie"
@@ -182,38 +205,46 @@ class UpdateView(View):
         age = (buffer.heads[rows % buffer.num_envs] - 1 - rows // buffer.num_envs) % buffer.capacity
         sheet.text(8, 221, "rows used: oldest", "lm", 9), sheet.text(392, 221, "newest", "rm", 9)
         sheet.pen.rectangle((100, 214, 350, 228), None, sheet.face["faint"])
-        for x in np.unique((348 - age / max(1, buffer.sizes.max() - 1) * 246).astype(int)): sheet.pen.line((x, 215, x, 227), ORANGE)
+        places = np.unique((348 - age / max(1, buffer.sizes.max() - 1) * 246).astype(int))
+        for x in places: sheet.pen.line((x, 215, x, 227), ORANGE)
 
     def text(self): return self.said
 
-# %% ../../nbs/8_lab/83_inspect.ipynb #9b4ea5df
+# %% ../../nbs/8_lab/83_inspect.ipynb #df4e7495
 def layer_norms(learner):
     "Length of the last gradient, layer by layer, before it was shortened"
     squares = {}
     for name, p in learner.nets.named_parameters():
         layer = name.rpartition(".")[0]
-        if p.requires_grad and p.grad is not None: squares[layer] = squares.get(layer, 0.) + float(p.grad.square().sum())
+        if not p.requires_grad or p.grad is None: continue
+        squares[layer] = squares.get(layer, 0.) + float(p.grad.square().sum())
     total, before = sum(squares.values()) ** .5, learner.last and learner.last["grad_norm"]
     scale = float(before) / total if before is not None and total > 0 else 1.   # max_grad_norm scaled all of them alike
     return [(name, square**.5 * scale) for name, square in squares.items()]
 
 class GradientView(View):
     "Where the last gradient was large"
-    name, title, help, said = "gradients", "Gradient by layer", "length of the last gradient in every layer (weights and biases together), before it was shortened to max_grad_norm", "no update yet"
-    most, high = 10, 0.
+    name, title, said, most, high = "gradients", "Gradient by layer", "no update yet", 10, 0.
+    help = ("length of the last gradient in every layer (weights and biases together), "
+            "before it was shortened to max_grad_norm")
 
     @classmethod
-    def fits(cls, trainer): return len({name.rpartition(".")[0] for name, p in trainer.learner.nets.named_parameters() if p.requires_grad}) > 1
+    def fits(cls, trainer):
+        trained = [name for name, p in trainer.learner.nets.named_parameters() if p.requires_grad]
+        return len({name.rpartition(".")[0] for name in trained}) > 1
 
     def draw(self, trainer, moving):
         learner, sheet = trainer.learner, Sheet(theme=self.theme)
         norms = layer_norms(learner) if learner.last else []
         if norms:
-            self.high = max([self.high * .98] + [norm for _, norm in norms])    # falls slowly, so that lengths can be compared from one update to the next
-            sheet.sideways((8, 6, 396, 230), [n for _, n in norms[:self.most]], [name for name, _ in norms[:self.most]], self.high, GREEN)
+            # falls slowly, so that one update can be compared with the next
+            self.high = max([self.high * .98] + [norm for _, norm in norms])
+            names, lengths = zip(*norms[:self.most])
+            sheet.sideways((8, 6, 396, 230), lengths, names, self.high, GREEN)
+            longest, whole = learner.now.max_grad_norm, np.sqrt(sum(norm**2 for _, norm in norms))
+            cut = f", shortened to {longest:g} if longer" if longest else ""
             left = f", {len(norms) - self.most} more not shown" if len(norms) > self.most else ""
-            longest = learner.now.max_grad_norm
-            self.said = f"whole gradient {np.sqrt(sum(n**2 for _, n in norms)):.3g}{f', shortened to {longest:g} if longer' if longest else ''}{left}"
+            self.said = f"whole gradient {whole:.3g}{cut}{left}"
         else: sheet.text(200, 118, "no update yet", "mm", 11)
         self.show(sheet.image, moving)
 

@@ -136,7 +136,7 @@ class Owner:
             elif (now := perf_counter()) >= self.screen.next_at: self.screen.offer(self, now)
         except Exception as problem: self.fail(problem)
 
-# %% ../../nbs/8_lab/84_player.ipynb #911dc213
+# %% ../../nbs/8_lab/84_player.ipynb #2b13a17e
 def arrive(self):
     "The first goal is reached: on to the next, or rest"
     self.ended.append((self.goals.popleft().future, True))
@@ -151,8 +151,10 @@ def stop(self, state):
 
 def settle(self):
     "At rest: one full picture, and then word to those who wait"
-    if self.stale: self.screen.rest(self)
-    self.stale = False
+    stale, self.stale = self.stale, False
+    try:
+        if stale: self.screen.rest(self)
+    except Exception as problem: keep(self, problem)                        # a broken screen must not take the owner with it
     self.report()
     self.mail.hush()
 
@@ -162,10 +164,14 @@ def report(self):
         future, reached = self.ended.pop(0)
         future.set_result(reached)
 
+def keep(self, problem):
+    "Remember what went wrong, with its traceback"
+    self.state, self.problem, self.error = "failed", problem, "".join(traceback.format_exception(problem))
+
 def fail(self, problem):
-    "Keep an exception of the loop and stop"
-    self.problem, self.error = problem, "".join(traceback.format_exception(problem))
+    "An exception of the loop ends the motion"
     self.stop("failed")
+    keep(self, problem)
 
 def in_time(self, until):
     "Keep to the pace: True when the next event is due"
@@ -261,7 +267,7 @@ Player.save, Player.reset, Player.load = save, reset, open_file
 DRIVERS = ("thread", "sync", "clock")
 _open = weakref.WeakSet()  # players that may hold a thread, to be closed at exit
 
-# %% ../../nbs/8_lab/84_player.ipynb #22e5d0a7
+# %% ../../nbs/8_lab/84_player.ipynb #2193eeff
 def serve(self, until=float("inf"), endless=True):
     "The owner's turn"
     with self.lock:
@@ -297,6 +303,7 @@ def close(self):
     self.mail.close()
     if self.worker and self.worker is not threading.current_thread(): self.worker.join(10)
     while self.goals: self.goals.popleft().future.set_exception(Closed(GONE))
+    self.state = "closed"
 
 Player.serve, Player.tick, Player.wait, Player.close = serve, tick, wait, close
 

@@ -15,7 +15,7 @@ from .components import styled
 from .drawing import compose
 from .player import Blank
 
-# %% ../../nbs/8_lab/85_screen.ipynb #958335d3
+# %% ../../nbs/8_lab/85_screen.ipynb #944cabca
 class Card:
     "A view with its title and its words"
     def __init__(self, view):
@@ -34,16 +34,17 @@ class Card:
             self.tell()
         except Exception as problem:
             self.broken = "".join(traceback.format_exception(problem))
-            self.words.value = f"<span class='rl-problem'>this view failed and is switched off: {html.escape(repr(problem))}</span>"
+            said = f"this view failed and is switched off: {problem!r}"
+            self.words.value = f"<span class='rl-problem'>{html.escape(said)}</span>"
         self.drawn = count
         return not self.broken
 
     def tell(self): self.words.value = f"<span role='status'>{html.escape(self.view.text())}</span>"
 
-# %% ../../nbs/8_lab/85_screen.ipynb #352f1fdc
+# %% ../../nbs/8_lab/85_screen.ipynb #7e063b14
 class Screen(Blank):
     "Shows a trainer on cards, within a budget of time"
-    def __init__(self, cards, status, share=.08, rate=10.):
+    def __init__(self, cards, status, share=.06, rate=10.):
         self.cards, self.status = cards, status                             # status(owner, moving): the words
         self.share, self.rate, self.next_at = share, rate, 0.               # of the time, pictures a second of one view
         self.told_at, self.notes, self.complain, self.unkept = 0., self.listeners(), None, False
@@ -56,13 +57,12 @@ class Screen(Blank):
     def shown(self): return [card for card in self.cards if card.open and not card.broken]
 
     def offer(self, owner, now):
-        cards = self.shown()
-        first = min((card.drawn_at for card in cards), default=float("inf"))
-        oldest = min(first, self.told_at)
-        if oldest > now - 1 / self.rate: self.next_at = oldest + 1 / self.rate
+        turns = [(card.drawn_at + 1 / self.rate, i, card) for i, card in enumerate(self.shown())]
+        due, _, card = min([*turns, (self.told_at + .25, -1, None)])        # words: four times a second can be read
+        if due > now: self.next_at = due
         else:
-            if self.told_at <= first: self.tell(owner, True)
-            else: self.draw(next(card for card in cards if card.drawn_at == first), owner, True)
+            if card: self.draw(card, owner, True)
+            else: self.tell(owner, True)
             end = perf_counter()
             self.next_at = end + (end - now) * (1 - self.share) / self.share
 
@@ -71,7 +71,7 @@ class Screen(Blank):
             if perf_counter() >= until - .004: return                       # no time for another picture
             due = card.drawn != owner.count and perf_counter() - card.drawn_at >= 1 / self.rate
             if due: self.draw(card, owner, owner.pace > 4)                  # at a slow pace every picture is a good one
-        if perf_counter() - self.told_at >= 1 / self.rate: self.tell(owner, True)
+        if perf_counter() - self.told_at >= .1: self.tell(owner, True)
 
     def rest(self, owner):
         for card in self.shown(): self.draw(card, owner, False)

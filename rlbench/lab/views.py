@@ -6,7 +6,7 @@
 __all__ = ['View', 'tensor', 'answers', 'LearningCurve', 'EnvFrame', 'action_names', 'ActionBars', 'layout_of', 'Truth',
            'GridValues', 'menu', 'ValueSurface', 'newest_obs', 'ValueTrace']
 
-# %% ../../nbs/8_lab/82_views.ipynb #219be1e8
+# %% ../../nbs/8_lab/82_views.ipynb #579af47a
 import os
 
 import gymnasium as gym
@@ -16,20 +16,20 @@ import torch
 from PIL import Image
 
 from ..envs.tabular import model_of, solve
-from .components import StateGrid
-from .drawing import BLUE, DIVERGING, GREEN, GREY, ORANGE, Layout, Picture, Sheet, best_of, colour, cover, encode, grid_image, short, span_of
+from .components import StateGrid, styled
+from .drawing import (BLUE, GREEN, ORANGE, Layout, Picture, Sheet, best_of, colour, cover, encode,
+                                 grid_image, short, span_of)
 
-# %% ../../nbs/8_lab/82_views.ipynb #ceb7a865
+# %% ../../nbs/8_lab/82_views.ipynb #c0d6c49b
 class View:
     "One way to look at a trainer"
     name, title, help, wide = "", "", "", False
-    note = None                                                             # method (trainer, event) of views that remember
+    note = None  # method (trainer, event) of views that remember
 
     def __init__(self, trainer):
         self.theme, self.shown = "light", None                              # shown: the PIL image that is on the screen
-        self.ask = lambda look: look(trainer)                               # the workbench puts its player's `look` here
-        self.image = widgets.Image(format="png")
-        self.image.add_class(f"rl-image-{self.name}")
+        self.ask = lambda look: look(trainer)  # the workbench puts its player's `look` here
+        self.image = styled(widgets.Image(format="png"), f"rl-image-{self.name}")
         self.widget = self.image
 
     @classmethod
@@ -55,10 +55,11 @@ def answers(trainer, method, obs):
     with torch.inference_mode(): out = getattr(learner.now, method)(learner.nets, tensor(obs))
     return None if out is None else out.numpy()
 
-# %% ../../nbs/8_lab/82_views.ipynb #7a99d37d
+# %% ../../nbs/8_lab/82_views.ipynb #50043fb5
 class LearningCurve(View):
     "Return of every episode, and its running mean"
-    name, title, help = "curve", "Learning curve", "one dot for each episode, the line is the mean of the last 100"
+    name, title = "curve", "Learning curve"
+    help = "one dot for each episode, the line is the mean of the last 100"
     full = 1000                                                             # points, then every second one is dropped
 
     def __init__(self, trainer):
@@ -69,35 +70,39 @@ class LearningCurve(View):
         self.line, = self.ax.plot([], [], color=ORANGE, linewidth=1.8)
         for artist in (self.dots, self.line): self.picture.add(artist, self.ax)
         rows = [row for row in trainer.metrics.rows if np.isfinite(row["mean_return"])]
-        self.points = [(row["steps"], row["mean_return"], row["mean_return"]) for row in rows]   # a loaded run has a past
+        self.points = [(row["steps"], *[row["mean_return"]] * 2) for row in rows]   # a loaded run has a past
         self.limits = None, None
 
     def note(self, trainer, event):
-        for ended in event.ended: self.points.append((trainer.steps, ended[1], trainer.episodes.mean_return))
+        for _, ret, *_ in event.ended: self.points.append((trainer.steps, ret, trainer.episodes.mean_return))
         if len(self.points) > self.full: self.points = self.points[::2]
 
     def draw(self, trainer, moving):
         if self.points:
             steps, returns, means = np.array(self.points).T
             self.dots.set_data(steps, returns), self.line.set_data(steps, means)
-            common = np.quantile(returns, (.02, .98)) if len(returns) > 50 else span_of(returns)   # a few first, hopeless episodes must not flatten all others
-            self.limits = cover(self.limits[0], 0, max(100, trainer.steps), anchor=0), cover(self.limits[1], *map(float, common), room=.25)
+            # a few hopeless episodes at the start must not flatten all others
+            low, high = np.quantile(returns, (.02, .98)) if len(returns) > 50 else span_of(returns)
+            x, y = self.limits
+            self.limits = cover(x, 0, max(100, trainer.steps), anchor=0), cover(y, float(low), float(high), room=.25)
             self.picture.limits(self.ax, *self.limits)
-            self.said = f"last episode {returns[-1]:.4g}, mean of the last {min(100, trainer.episodes.total)}: {trainer.episodes.mean_return:.4g}"
+            last = min(100, trainer.episodes.total)
+            self.said = f"last episode {returns[-1]:.4g}, mean of the last {last}: {trainer.episodes.mean_return:.4g}"
         self.show(self.picture.draw(), moving)
 
     def text(self): return self.said
     def dark(self, on): self.picture.dark(on)
 
-# %% ../../nbs/8_lab/82_views.ipynb #977d2088
+# %% ../../nbs/8_lab/82_views.ipynb #80db44ac
 class EnvFrame(View):
     "The environment as it draws itself"
-    name, title, help = "frame", "Environment", "the first of the environments, as it draws itself"
-    said = ""
+    name, title, said = "frame", "Environment", ""
+    help = "the first of the environments, as it draws itself"
 
     @classmethod
     def fits(cls, trainer):
-        if not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))): os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else pygame complains on stderr
+        if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")               # else pygame complains on stderr
         return trainer.env.render() is not None
 
     def draw(self, trainer, moving):
@@ -105,7 +110,8 @@ class EnvFrame(View):
         if frame is None: return
         self.show(np.ascontiguousarray(frame), moving)
         obs = np.atleast_1d(trainer.obs[0])
-        self.said = "observation " + (" ".join(str(x) if obs.dtype.kind in "iu" else short(float(x)) for x in obs) if obs.size <= 8 else f"{obs.shape}")
+        words = [str(x) if obs.dtype.kind in "iu" else short(float(x)) for x in obs.ravel()[:8]]
+        self.said = f"observation {' '.join(words)}{' …' if obs.size > 8 else ''}"
 
     def text(self): return self.said
 
@@ -114,17 +120,18 @@ class EnvFrame(View):
         if image: image.thumbnail((400, 236))
         return image
 
-# %% ../../nbs/8_lab/82_views.ipynb #f4470905
+# %% ../../nbs/8_lab/82_views.ipynb #06a541ec
 def action_names(trainer):
     "Words for the actions, from the environment where it has them"
     raw, n = trainer.env.single.unwrapped, int(trainer.env.action_space.n)
     names = getattr(raw, "actions", None)
-    return [str(name) for name in names] if isinstance(names, (tuple, list)) and len(names) == n else [str(a) for a in range(n)]
+    named = isinstance(names, (tuple, list)) and len(names) == n
+    return [str(name) for name in (names if named else range(n))]
 
 class ActionBars(View):
     "Probabilities and values of the actions, here and now"
-    name, title, help = "actions", "Actions at the current state", "what the policy would do now, and how good it thinks each action is; the greedy one is underlined"
-    limits, said = None, ""
+    name, title, limits, said = "actions", "Actions at the current state", None, ""
+    help = "what the policy would do now, and how good it thinks each action is; the greedy one is underlined"
 
     @classmethod
     def fits(cls, trainer):
@@ -133,7 +140,8 @@ class ActionBars(View):
         return answers(trainer, "probs", trainer.obs[:1]) is not None or val is not None and val.ndim == 2
 
     def draw(self, trainer, moving):
-        probs, q, names = answers(trainer, "probs", trainer.obs[:1]), answers(trainer, "values", trainer.obs[:1]), action_names(trainer)
+        probs, q = (answers(trainer, method, trainer.obs[:1]) for method in ("probs", "values"))
+        names = action_names(trainer)
         parts = [("probability", probs[0], (0., 1.), BLUE)] if probs is not None else []
         if q is not None and q.ndim == 2:
             self.limits = cover(self.limits, *span_of(q), anchor=0.)
@@ -141,61 +149,71 @@ class ActionBars(View):
         sheet, wide = Sheet(theme=self.theme), 400 / max(1, len(parts))
         for i, (word, values, limits, fill) in enumerate(parts):
             sheet.text(i * wide + 10, 6, word, size=11)
-            sheet.bars((i * wide + 10, 24, (i + 1) * wide - 10, 228), values, *limits, names, fill, int(values.argmax()))
+            box = i * wide + 10, 24, (i + 1) * wide - 10, 228
+            sheet.bars(box, values, *limits, names, fill, int(values.argmax()))
         self.said = f"greedy action: {names[int(parts[-1][1].argmax())]}"
         self.show(sheet.image, moving)
 
     def text(self): return self.said
 
-# %% ../../nbs/8_lab/82_views.ipynb #868a29dd
+# %% ../../nbs/8_lab/82_views.ipynb #130249c0
 def layout_of(env):
     "Where the states of an environment lie, from its model, shape and letters"
     raw, model, n = env.single.unwrapped, model_of(env.single), int(env.observation_space.n)
-    shape = getattr(raw, "shape", None) or ((raw.nrow, raw.ncol) if hasattr(raw, "nrow") else None)
-    shape = tuple(int(k) for k in shape) if shape is not None and len(shape) == 2 and np.prod(shape) == n else None
-    text = getattr(raw, "rows", None) or ([b"".join(line).decode() for line in raw.desc] if shape and hasattr(raw, "desc") else None)
+    shape = getattr(raw, "shape", None) or ((raw.nrow, raw.ncol) if hasattr(raw, "nrow") else ())
+    shape = tuple(int(k) for k in shape) if len(shape) == 2 and np.prod(shape) == n else None
+    text = getattr(raw, "rows", None)  # ours is a list of lines, gymnasium's an array of bytes
+    if text is None and shape and hasattr(raw, "desc"): text = [b"".join(line).decode() for line in raw.desc]
     letters = list("".join(text)) if text and sum(map(len, text)) == n else None
     names = getattr(raw, "actions", None)
-    return Layout(n, int(env.action_space.n), shape, model, letters, list(names) if isinstance(names, (tuple, list)) else None), model
+    names = list(names) if isinstance(names, (tuple, list)) else None
+    return Layout(n, int(env.action_space.n), shape, model, letters, names), model
 
 class Truth:
     "Optimal values of a model, for one gamma at a time"
-    def __init__(self, model): self.model, self.gamma, self.V, self.Q, self.why = model, None, None, None, "its exact model is not known"
+    def __init__(self, model):
+        self.model, self.gamma, self.V, self.Q, self.why = model, None, None, None, "its exact model is not known"
+
     def at(self, gamma):
+        "Solved for this gamma; V is None where there is no solution, and `why` says why"
         if self.model is None or gamma == self.gamma: return self
         self.gamma = gamma
         try: self.V, self.Q = solve(self.model, gamma)
         except ValueError as problem: self.V, self.Q, self.why = None, None, str(problem)
         return self
 
-# %% ../../nbs/8_lab/82_views.ipynb #4ac73639
+# %% ../../nbs/8_lab/82_views.ipynb #7996439b
 class GridValues(View):
     "Learned values of every state, and the exact truth beside them"
     name, title, wide = "values", "Values of the states", True
-    help = "left: what is learned; right: the exact solution for the present γ, or the error (learned minus optimal). Click a state for its numbers; the orange frame is the agent"
-    left, right = {"value": "learned value", "q": "learned Q of each action"}, {"truth": "optimal value", "error": "error of the value", "q": "optimal Q of each action"}
+    help = ("left: what is learned; right: the exact solution for the present γ, or the error (learned minus optimal). "
+            "Click a state for its numbers; the orange frame is the agent")
+    left = dict(value="learned value", q="learned Q of each action")
+    right = dict(truth="optimal value", error="error of the value", q="optimal Q of each action")
 
     def __init__(self, trainer):
         super().__init__(trainer)
         self.layout, model = layout_of(trainer.env)
         self.truth, self.states, self.said, self.last = Truth(model), np.arange(self.layout.states), "", None
-        self.grids = [StateGrid(self.layout, words) for words in ("learned values", "optimal values")]
         known = answers(trainer, "values", self.states[:1]).ndim == 2 and self.layout.spatial
-        self.menus = [menu(side, known) for side in (self.left, self.right)]
-        for widget, name in zip((*self.grids, *self.menus), ("rl-grid-learned", "rl-grid-truth", "rl-pick-learned", "rl-pick-truth")): widget.add_class(name)
-        for widget, trait in [(g, "selected") for g in self.grids] + [(m, "value") for m in self.menus]: widget.observe(self.changed, trait)
+        sides = [("learned", self.left), ("truth", self.right)][:1 if model is None else 2]
+        self.grids = [styled(StateGrid(self.layout, f"{name} values"), f"rl-grid-{name}") for name, _ in sides]
+        self.menus = [styled(menu(options, known), f"rl-pick-{name}") for name, options in sides]
+        for grid in self.grids: grid.observe(self.changed, "selected")
+        for pick in self.menus: pick.observe(self.changed, "value")
         columns = [widgets.VBox(pair, layout=dict(width="402px")) for pair in zip(self.menus, self.grids)]
-        self.widget = widgets.HBox(columns if model is not None else columns[:1])
-        self.widget.add_class("rl-row")
+        self.widget = styled(widgets.HBox(columns), "rl-row")
 
     @classmethod
     def fits(cls, trainer):
-        space = trainer.env.observation_space
-        return isinstance(space, gym.spaces.Discrete) and space.n <= 1000 and isinstance(trainer.env.action_space, gym.spaces.Discrete) and answers(trainer, "values", np.arange(1)) is not None
+        spaces = trainer.env.observation_space, trainer.env.action_space
+        countable = all(isinstance(space, gym.spaces.Discrete) for space in spaces) and spaces[0].n <= 1000
+        return countable and answers(trainer, "values", np.arange(1)) is not None
 
     def changed(self, change):
         "A click or a choice: the same state in both grids, and a new picture"
-        if change["name"] == "selected": self.grids[0].selected = self.grids[1].selected = change["new"]
+        if change["name"] == "selected":
+            for grid in self.grids: grid.selected = change["new"]
         self.ask(lambda trainer: self.draw(trainer, moving=False))
 
     def dark(self, on):
@@ -203,15 +221,17 @@ class GridValues(View):
         self.last = None
 
 def menu(options, with_q):
-    return widgets.Dropdown(options=[(words, key) for key, words in options.items() if with_q or key != "q"], layout=dict(width="200px"))
+    shown = [(words, key) for key, words in options.items() if with_q or key != "q"]
+    return widgets.Dropdown(options=shown, layout=dict(width="200px"))
 
-# %% ../../nbs/8_lab/82_views.ipynb #217ced8a
+# %% ../../nbs/8_lab/82_views.ipynb #35e27977
 def draw_grids(self, trainer, moving):
-    learned, truth = answers(trainer, "values", self.states), self.truth.at(trainer.learner.now.gamma)
+    learned, at = answers(trainer, "values", self.states), int(trainer.obs[0])
+    truth = self.truth.at(trainer.learner.now.gamma)
     q = learned if learned.ndim == 2 else None
-    V, at = (learned.max(1) if q is not None else learned), int(trainer.obs[0])
-    limits = span_of(self.layout.fits(V) if truth.V is None else np.concatenate([self.layout.fits(V), self.layout.fits(truth.V)]))
-    ways = best_of(q) if q is not None else best_of(answers(trainer, "probs", self.states)) if answers(trainer, "probs", self.states[:1]) is not None else None
+    V, likes = (learned, answers(trainer, "probs", self.states)) if q is None else (q.max(1), q)
+    limits = span_of(np.concatenate([self.layout.fits(V), [] if truth.V is None else self.layout.fits(truth.V)]))
+    ways = None if likes is None else best_of(likes)
     self.grids[0].show(V, q if self.menus[0].value == "q" else None, ways, at, limits)
     if truth.V is not None: self.show_truth(truth, V, at, limits)
     state = self.grids[0].selected if self.grids[0].selected >= 0 else at
@@ -226,41 +246,49 @@ def describe_state(self, state, V, q, truth):
     "One state in words and numbers"
     (row, col), names = self.layout.cell(state), self.layout.names
     if self.layout.void[state]: return f"state {state} (row {row + 1}, column {col + 1}) cannot be reached"
-    known = " · ".join(f"{name} {short(float(v))}" for name, v in zip(names, q[state])) if q is not None and len(names) <= 9 else short(float(V[state]))
-    exact = f"; optimal {short(float(truth.V[state]))}, error {short(float(V[state] - truth.V[state]))}" if truth.V is not None else f"; no truth: {truth.why}"
-    return f"state {state} (row {row + 1}, column {col + 1}): {known}{exact}"
+    each = q is not None and len(names) <= 9
+    pairs = zip(names, q[state]) if each else [("value", V[state])]
+    known = " · ".join(f"{name} {short(float(v))}" for name, v in pairs)
+    if truth.V is None: exact = f"no truth: {truth.why}"
+    else: exact = f"optimal {short(float(truth.V[state]))}, error {short(float(V[state] - truth.V[state]))}"
+    return f"state {state} (row {row + 1}, column {col + 1}): {known}; {exact}"
 
 def grid_tile(self):
     "Both grids side by side, by pillow"
     if self.last is None: return None
     V, ways, truth, at, limits = self.last
     sides = [grid_image(self.layout, V, ways, at, limits, theme=self.theme)]
-    if truth.V is not None: sides.append(grid_image(self.layout, truth.V, best_of(truth.Q), at, limits, theme=self.theme))
+    if truth.V is not None:
+        sides.append(grid_image(self.layout, truth.V, best_of(truth.Q), at, limits, theme=self.theme))
     sheet = Image.new("RGB", (400 * len(sides), 236))
     for i, side in enumerate(sides): sheet.paste(side, (400 * i, 0))
     return sheet
 
-GridValues.draw, GridValues.show_truth, GridValues.describe, GridValues.tile, GridValues.text = draw_grids, show_truth, describe_state, grid_tile, lambda self: self.said
+def grid_text(self): return self.said
 
-# %% ../../nbs/8_lab/82_views.ipynb #10ba43aa
+GridValues.draw, GridValues.show_truth, GridValues.describe = draw_grids, show_truth, describe_state
+GridValues.tile, GridValues.text = grid_tile, grid_text
+
+# %% ../../nbs/8_lab/82_views.ipynb #78ae6415
 class ValueSurface(View):
     "V or max Q over two dimensions of the observation"
     name, title = "values", "Value over two dimensions"
-    help = "colour: V, or the best action's Q, where all other dimensions stay as they are now; dots: stored states; cross: the current state"
+    help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now; "
+            "dots: stored states; cross: the current state")
     cells, stored = (36, 24), 300                                           # resolution of the plane, dots
 
     def __init__(self, trainer):
         super().__init__(trainer)
         space = trainer.env.observation_space
         bounded = [i for i in range(space.shape[0]) if max(abs(space.low[i]), abs(space.high[i])) < 1e6]
-        self.least = [.1 * float(space.high[i] - space.low[i]) if i in bounded else .2 for i in range(space.shape[0])]
-        first, second = (bounded + [i for i in range(space.shape[0]) if i not in bounded])[:2]
+        rest = [i for i in range(space.shape[0]) if i not in bounded]
+        self.least = [.2 if i in rest else .1 * float(space.high[i] - space.low[i]) for i in range(space.shape[0])]
         options = [(f"obs {i}", i) for i in range(space.shape[0])]
-        self.picks = [widgets.Dropdown(options=options, value=i, layout=dict(width="82px")) for i in (first, second)]
-        for pick, name in zip(self.picks, ("rl-pick-x", "rl-pick-y")): pick.add_class(name), pick.observe(self.changed, "value")
+        self.picks = [styled(widgets.Dropdown(options=options, value=i, layout=dict(width="82px")), name)
+                      for i, name in zip(bounded + rest, ("rl-pick-x", "rl-pick-y"))]
+        for pick in self.picks: pick.observe(self.changed, "value")
         row = widgets.HBox([widgets.Label("across"), self.picks[0], widgets.Label("up"), self.picks[1]])
-        row.add_class("rl-row")
-        self.widget, self.said = widgets.VBox([self.image, row]), ""
+        self.widget, self.said = widgets.VBox([self.image, styled(row, "rl-row")]), ""
         self.build()
 
     def build(self):
@@ -268,13 +296,15 @@ class ValueSurface(View):
         self.picture, self.limits, self.range = Picture(height=206), [None, None], None
         self.picture.theme = self.theme
         self.ax = self.picture.axes(xlabel=f"obs {self.picks[0].value}", ylabel=f"obs {self.picks[1].value}")
-        self.dots = self.picture.add(self.ax.plot([], [], ".", color="white", alpha=.5, markersize=2.5)[0], self.ax)
-        self.cross = self.picture.add(self.ax.plot([], [], "P", color=ORANGE, markersize=10, markeredgecolor="white")[0], self.ax)
+        self.dots, = self.ax.plot([], [], ".", color="white", alpha=.5, markersize=2.5)
+        self.cross, = self.ax.plot([], [], "P", color=ORANGE, markersize=10, markeredgecolor="white")
+        for artist in (self.dots, self.cross): self.picture.add(artist, self.ax)
 
     @classmethod
     def fits(cls, trainer):
         space = trainer.env.observation_space
-        return isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.shape[0] >= 2 and answers(trainer, "values", trainer.obs[:1]) is not None
+        vector = isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.shape[0] >= 2
+        return vector and answers(trainer, "values", trainer.obs[:1]) is not None
 
     def changed(self, change):
         def look(trainer):
@@ -293,12 +323,12 @@ def newest_obs(buffer, most):
     steps = min(int(buffer.sizes.min()), most // buffer.num_envs + 1) if buffer.rows else 0
     return buffer.gather(buffer.newest(steps).ravel(), ["obs"]).obs.numpy() if steps else None
 
-# %% ../../nbs/8_lab/82_views.ipynb #39b285bb
+# %% ../../nbs/8_lab/82_views.ipynb #e5568dd3
 def draw_surface(self, trainer, moving):
     x, y = (pick.value for pick in self.picks)
     here, stored = trainer.obs[0], newest_obs(trainer.learner.buffer, self.stored)
     known = here[None] if stored is None else np.concatenate([here[None], stored])
-    self.limits = [cover(old, *span_of(known[:, d]), least=self.least[d]) for old, d in zip(self.limits, (x, y))]
+    self.limits = [cover(old, *span_of(known[:, i]), least=self.least[i]) for old, i in zip(self.limits, (x, y))]
     plane = np.repeat(here[None], self.cells[0] * self.cells[1], 0)
     across, up = np.meshgrid(*(np.linspace(*limits, n) for limits, n in zip(self.limits, self.cells)))
     plane[:, x], plane[:, y] = across.ravel(), up.ravel()
@@ -309,20 +339,17 @@ def draw_surface(self, trainer, moving):
     self.picture.limits(self.ax, *self.limits)
     if stored is not None: self.dots.set_data(stored[:, x], stored[:, y])
     self.cross.set_data([here[x]], [here[y]])
-    self.said = f"value here {short(float(val_at(trainer, here)))}; dark {short(self.range[0])} … bright {short(self.range[1])}"
+    here_val = short(float(answers(trainer, "values", here[None]).max()))
+    self.said = f"value here {here_val}; dark {short(self.range[0])} … bright {short(self.range[1])}"
     self.show(self.picture.draw(), moving)
-
-def val_at(trainer, obs):
-    "V, or the best Q, of one observation"
-    return answers(trainer, "values", obs[None]).max()
 
 ValueSurface.draw = draw_surface
 
-# %% ../../nbs/8_lab/82_views.ipynb #a98897ad
+# %% ../../nbs/8_lab/82_views.ipynb #645fff92
 class ValueTrace(View):
     "V or max Q of the states of the present episode"
-    name, title, help = "values", "Value along the episode", "V, or the best action's Q, of every state since the episode began (the last 300)"
-    longest, said = 300, ""
+    name, title, longest, said = "values", "Value along the episode", 300, ""
+    help = "V, or the best action's Q, of every state since the episode began (the last 300)"
 
     def __init__(self, trainer):
         super().__init__(trainer)
@@ -333,7 +360,8 @@ class ValueTrace(View):
 
     @classmethod
     def fits(cls, trainer):
-        return not GridValues.fits(trainer) and not ValueSurface.fits(trainer) and answers(trainer, "values", trainer.obs[:1]) is not None
+        better = GridValues.fits(trainer) or ValueSurface.fits(trainer)
+        return not better and answers(trainer, "values", trainer.obs[:1]) is not None
 
     def note(self, trainer, event):
         if event.kind != "collect": return
@@ -345,7 +373,8 @@ class ValueTrace(View):
         val = answers(trainer, "values", np.stack(self.seen))
         val = val.max(1) if val.ndim == 2 else val
         self.line.set_data(self.start + np.arange(len(val)), val)
-        self.limits = cover(self.limits[0], self.start, self.start + max(10, len(val))), cover(self.limits[1], *span_of(val))
+        x, y = self.limits
+        self.limits = cover(x, self.start, self.start + max(10, len(val))), cover(y, *span_of(val))
         self.picture.limits(self.ax, *self.limits)
         self.said = f"value here {short(float(val[-1]))}, step {self.start + len(val) - 1} of the episode"
         self.show(self.picture.draw(), moving)
