@@ -126,6 +126,7 @@ def test_callbacks_from_two_threads_are_all_heard():
     player.switch(learning=True).result(20)
     player.set("lr", .125).result(20)
     player.pause().result(20)
+    assert player.step("event").result(20)
     assert player.wait(20) and player.state != "failed" and player.trainer.learner.algo.lr == .125
     assert set(seen) == {"rlbench player"}          # whoever asked, one thread did it
     player.close()
@@ -168,7 +169,7 @@ def test_no_thread_stays():
     made[0].close()
     del made, player
     gc.collect()
-    eventually(lambda: len(workers()) == before, 5)
+    eventually(lambda: len(workers()) <= before)
 
 
 def test_a_cell_that_runs_again_closes_what_it_made(monkeypatch, bench):

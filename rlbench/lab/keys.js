@@ -25,6 +25,9 @@ function adopt(root, model, signal) {
     event.stopPropagation();
     model.send({ pressed: what });
   }, { signal });
+  root.addEventListener("click", (event) => {                  // a mouse click on a button must not take the keys away: Space would press it again
+    if (event.detail > 0 && event.target.closest("button.jupyter-button")) root.focus({ preventScroll: true });
+  }, { signal });
 }
 
 function render({ model, el, signal }) {

@@ -106,7 +106,7 @@ def group(caption, *inside):
     words = [widgets.HTML(f"<span class='rl-caption'>{caption}</span>")] if caption else []
     return styled(widgets.HBox([*words, *inside]), "rl-group")
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #9472c7a2
+# %% ../../nbs/8_lab/86_workbench.ipynb #fd569922
 class Controls:
     "Play, pause, step, speed, switches, reset"
     def __init__(self, player):
@@ -133,7 +133,8 @@ class Controls:
     def follow(self, owner):
         "Show how the trainer stands; a change made here is no order"
         self.following, playing = True, owner.state == "playing"
-        self.play.disabled, self.pause.disabled = playing, not playing
+        for one, off in ((self.play, playing), (self.pause, not playing)):  # not disabled, which would lose the focus
+            (one.add_class if off else one.remove_class)("rl-off")
         for box in self.switches: box.value = getattr(owner.trainer, box.description)
         self.following = False
 
