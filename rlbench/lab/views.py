@@ -55,7 +55,7 @@ def answers(trainer, method, obs):
     with torch.inference_mode(): out = getattr(learner.now, method)(learner.nets, tensor(obs))
     return None if out is None else out.numpy()
 
-# %% ../../nbs/8_lab/82_views.ipynb #50043fb5
+# %% ../../nbs/8_lab/82_views.ipynb #9a1cd179
 class LearningCurve(View):
     "Return of every episode, and its running mean"
     name, title = "curve", "Learning curve"
@@ -71,6 +71,7 @@ class LearningCurve(View):
         for artist in (self.dots, self.line): self.picture.add(artist, self.ax)
         rows = [row for row in trainer.metrics.rows if np.isfinite(row["mean_return"])]
         self.points = [(row["steps"], *[row["mean_return"]] * 2) for row in rows]   # a loaded run has a past
+        self.ax.set_xlim(0, 100)
         self.limits = None, None
 
     def note(self, trainer, event):
@@ -323,12 +324,14 @@ def newest_obs(buffer, most):
     steps = min(int(buffer.sizes.min()), most // buffer.num_envs + 1) if buffer.rows else 0
     return buffer.gather(buffer.newest(steps).ravel(), ["obs"]).obs.numpy() if steps else None
 
-# %% ../../nbs/8_lab/82_views.ipynb #e5568dd3
+# %% ../../nbs/8_lab/82_views.ipynb #cc25c245
 def draw_surface(self, trainer, moving):
     x, y = (pick.value for pick in self.picks)
     here, stored = trainer.obs[0], newest_obs(trainer.learner.buffer, self.stored)
     known = here[None] if stored is None else np.concatenate([here[None], stored])
     self.limits = [cover(old, *span_of(known[:, i]), least=self.least[i]) for old, i in zip(self.limits, (x, y))]
+    low, high = trainer.env.observation_space.low, trainer.env.observation_space.high
+    self.limits = [(max(a, float(low[i])), min(b, float(high[i]))) for (a, b), i in zip(self.limits, (x, y))]
     plane = np.repeat(here[None], self.cells[0] * self.cells[1], 0)
     across, up = np.meshgrid(*(np.linspace(*limits, n) for limits, n in zip(self.limits, self.cells)))
     plane[:, x], plane[:, y] = across.ravel(), up.ravel()
