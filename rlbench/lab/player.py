@@ -136,7 +136,7 @@ class Owner:
             elif (now := perf_counter()) >= self.screen.next_at: self.screen.offer(self, now)
         except Exception as problem: self.fail(problem)
 
-# %% ../../nbs/8_lab/84_player.ipynb #2b13a17e
+# %% ../../nbs/8_lab/84_player.ipynb #a5f6a139
 def arrive(self):
     "The first goal is reached: on to the next, or rest"
     self.ended.append((self.goals.popleft().future, True))
@@ -154,7 +154,7 @@ def settle(self):
     stale, self.stale = self.stale, False
     try:
         if stale: self.screen.rest(self)
-    except Exception as problem: keep(self, problem)                        # a broken screen must not take the owner with it
+    except Exception as problem: keep(self, problem)  # a broken screen must not take the owner with it
     self.report()
     self.mail.hush()
 

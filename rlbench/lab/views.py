@@ -6,8 +6,8 @@
 __all__ = ['View', 'tensor', 'answers', 'LearningCurve', 'EnvFrame', 'action_names', 'ActionBars', 'layout_of', 'Truth',
            'GridValues', 'menu', 'ValueSurface', 'newest_obs', 'ValueTrace']
 
-# %% ../../nbs/8_lab/82_views.ipynb #579af47a
-import os
+# %% ../../nbs/8_lab/82_views.ipynb #352f9519
+import os, sys
 
 import gymnasium as gym
 import ipywidgets as widgets
@@ -20,13 +20,20 @@ from .components import StateGrid, styled
 from .drawing import (BLUE, GREEN, ORANGE, Layout, Picture, Sheet, best_of, colour, cover, encode,
                                  grid_image, short, span_of)
 
-# %% ../../nbs/8_lab/82_views.ipynb #c0d6c49b
+# %% ../../nbs/8_lab/82_views.ipynb #9ae20ada
+def without_display():
+    "Where there is no display, tell pygame so before it looks for one and complains on stderr"
+    seen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform != "linux"
+    if not seen: os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+# %% ../../nbs/8_lab/82_views.ipynb #8e7c957b
 class View:
     "One way to look at a trainer"
     name, title, help, wide = "", "", "", False
     note = None  # method (trainer, event) of views that remember
 
     def __init__(self, trainer):
+        without_display()
         self.theme, self.shown = "light", None                              # shown: the PIL image that is on the screen
         self.ask = lambda look: look(trainer)  # the workbench puts its player's `look` here
         self.image = styled(widgets.Image(format="png"), f"rl-image-{self.name}")
@@ -94,7 +101,7 @@ class LearningCurve(View):
     def text(self): return self.said
     def dark(self, on): self.picture.dark(on)
 
-# %% ../../nbs/8_lab/82_views.ipynb #80db44ac
+# %% ../../nbs/8_lab/82_views.ipynb #f6b9a23a
 class EnvFrame(View):
     "The environment as it draws itself"
     name, title, said = "frame", "Environment", ""
@@ -102,8 +109,7 @@ class EnvFrame(View):
 
     @classmethod
     def fits(cls, trainer):
-        if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-            os.environ.setdefault("SDL_VIDEODRIVER", "dummy")               # else pygame complains on stderr
+        without_display()
         return trainer.env.render() is not None
 
     def draw(self, trainer, moving):

@@ -172,12 +172,13 @@ class Workbench:
     def trainer(self): "The present trainer"; return self.player.trainer
     def __repr__(self): return f"Workbench of {self.trainer!r}, {summary(self.player)}"
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #1c59b98c
+# %% ../../nbs/8_lab/86_workbench.ipynb #41338fda
 def chosen_views(wanted, trainer):
     "The view classes that are wanted, or all that fit"
     names, kinds = list(dict.fromkeys(view.name for view in VIEWS)), []
     for view in wanted or VIEWS:
-        if isinstance(view, str) and view not in names: raise ValueError(f"no view {view!r}; there are {', '.join(names)}")
+        if isinstance(view, str) and view not in names:
+            raise ValueError(f"no view {view!r}; there are {', '.join(names)}")
         kinds += [kind for kind in VIEWS if kind.name == view] if isinstance(view, str) else [view]
     return [kind for kind in kinds if kind.fits(trainer)]
 
@@ -198,7 +199,7 @@ def take(self, trainer):
     more = html.escape(f"{algo.name} · seed {trainer.settings.seed} · {copies}")
     self.title.value = f"<div class='rl-title'>{html.escape(str(trainer.env.id))}<span>{more}</span></div>"
     self.side.children = [panel("Hyper-parameters", "rl-hp", *(field.box for field in self.fields)), self.files()]
-    self.toggles.children = [widgets.HTML("<span class='rl-caption'>show</span>"), *(self.toggle(card) for card in cards)]
+    self.toggles.children = [widgets.HTML("<span class='rl-caption'>show</span>"), *map(self.toggle, cards)]
     self.arrange()
 
 def arrange(self):
