@@ -54,7 +54,7 @@ def test_n_step_rows_equal_a_walk_along_the_lists(capacity, num_envs, steps, see
                 ret, last, steps_taken = ret + .9**k * later["rew"], later, k + 1
                 if later["term"] or later["trunc"]:
                     break
-            data = n_step_rows(ring, np.array([at]), n, .9)
+            data = n_step_rows(ring, torch.tensor([at]), n, .9)
             np.testing.assert_allclose(data.ret.item(), ret, rtol=1e-5, atol=1e-6)
             np.testing.assert_allclose(data.disc.item(), .9**steps_taken * (not last["term"]), rtol=1e-5)
             assert data.next_obs.item() == last["next_obs"][0]
@@ -141,7 +141,7 @@ def test_n_step_with_a_peers_cases():
         ring = Ring(10, 1)
         for t in range(10):
             ring.add(Batch(obs=np.array([[t]], np.float32), act=np.array([0]), rew=np.ones(1, np.float32), term=np.array([t == 2]), trunc=np.array([t == 6]), next_obs=np.array([[t + 1]], np.float32)))
-        data = n_step_rows(ring, np.arange(10), n, .99)
+        data = n_step_rows(ring, torch.arange(10), n, .99)
         taken = [min(n, end - t + 1) for t in range(10) for end in [2 if t <= 2 else 6 if t <= 6 else 9]]
         np.testing.assert_allclose(data.ret, [sum(.99**k for k in range(m)) for m in taken], rtol=1e-5)
         np.testing.assert_allclose(data.disc, [0 if t <= 2 and t + m - 1 == 2 else .99**m for t, m in enumerate(taken)], rtol=1e-5)

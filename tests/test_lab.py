@@ -64,7 +64,7 @@ def events_of(driver, seed):
 
 def test_equal_seeds_give_equal_events_under_every_driver():
     runs = {driver: events_of(driver, seed=5) for driver in DRIVERS}
-    assert len(runs["sync"][0]) > 100
+    assert {kind for kind, *_ in runs["sync"][0]} == {"collect", "process", "learn"}
     for driver in DRIVERS:
         assert runs[driver][0] == runs["sync"][0], driver
         assert same(runs[driver][1], runs["sync"][1]), driver
@@ -243,7 +243,7 @@ def test_views_follow_from_what_there_is_and_none_fails(bench, env, algo, expect
 
 
 def test_pictures_change_with_a_step_and_come_before_the_words(bench):
-    wb = bench()
+    wb = bench(lr=.05, **SMALL)                          # large enough for every bar to move by a pixel
     wb.step("iteration", 2)
     seen, before = [], {card.view.name: pixels(card.view.image) for card in wb.screen.cards if card.view.image.value}
     wb.status.widget.observe(lambda change: seen.append({card.view.name: pixels(card.view.image) for card in wb.screen.cards if card.view.image.value}), "value")
@@ -440,11 +440,9 @@ def test_at_most_ten_pictures_a_second(bench):
             draw(trainer, moving)
         card.view.draw = counted
     wb.play()
-    time.sleep(2)
+    eventually(lambda: all(sum(moving for _, moving in seen) > 1 for seen in times.values()))
     wb.pause()
-    for name, seen in times.items():
-        gaps = np.diff([at for at, moving in seen if moving])
-        assert len(seen) > 1 and (gaps > .099).all(), name
+    for name, seen in times.items(): assert (np.diff([at for at, moving in seen if moving]) > .099).all(), name
     assert {seen[-1][1] for seen in times.values()} == {False}     # and one good one at rest
 
 

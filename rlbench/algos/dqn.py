@@ -46,7 +46,7 @@ class DQNSettings(Algorithm):
     capacity: int = hp(50_000, "transitions remembered, over all environments", up="it forgets what it knew", low=1, live=False)
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="values are too simple", live=False)
 
-# %% ../../nbs/4_algos/42_dqn.ipynb #c1f69faa
+# %% ../../nbs/4_algos/42_dqn.ipynb #fd44307f
 @register("dqn")
 @dataclass(frozen=True)
 class DQN(DQNSettings):
@@ -65,11 +65,12 @@ class DQN(DQNSettings):
         return (q.argmax(-1) if noise is None else epsilon_greedy(q, noise, self.eps)), {}, carry
 
     def due(self, buffer):
-        return max(rounds(self.start - len(buffer), buffer.num_envs), rounds(self.train_every - buffer.fresh.sum(), buffer.num_envs))
+        return rounds(max(self.start - len(buffer), self.train_every - buffer.fresh.sum()), buffer.num_envs)
 
     def process(self, nets, buffer, rng):
-        index = buffer.uniform(rng, self.batch * self.gradient_steps)
-        return n_step_rows(buffer, index, self.n, self.gamma), list(torch.arange(len(index)).split(self.batch))
+        index = torch.from_numpy(buffer.uniform(rng, self.batch * self.gradient_steps))
+        parts = [None] if self.gradient_steps == 1 else list(torch.arange(len(index)).split(self.batch))
+        return n_step_rows(buffer, index, self.n, self.gamma), parts
 
     def loss(self, nets, batch):
         q = nets.q(batch.obs).gather(-1, batch.act[:, None]).squeeze(-1)
@@ -87,13 +88,13 @@ class DQN(DQNSettings):
     def td_error(self, nets, batch):
         return self.loss(nets, Batch(batch, ret=batch.rew, disc=self.gamma * ~batch.term))[1]["delta"]
 
-# %% ../../nbs/4_algos/42_dqn.ipynb #e24ff00c
+# %% ../../nbs/4_algos/42_dqn.ipynb #db6e59f3
 def n_step_rows(buffer, index, n, gamma):
     "Rows with `ret`, `disc` and the `next_obs` that follows after up to n steps"
     if n == 1:
         row = buffer.gather(index, ("obs", "act", "rew", "term", "next_obs"))
-        return Batch(obs=row.obs, act=row.act, ret=row.rew, disc=gamma * ~row.term, next_obs=row.next_obs, index=torch.as_tensor(index))
-    data = Batch(buffer.gather(index, ("obs", "act")), index=torch.as_tensor(index))
+        return Batch(obs=row.obs, act=row.act, ret=row.rew, disc=gamma * ~row.term, next_obs=row.next_obs, index=index)
+    data = Batch(buffer.gather(index, ("obs", "act")), index=index)
     rows, alive = buffer.ahead(index, n)
     later = buffer.gather(rows, ("rew", "term"))
     data.ret, data.disc, last = n_step(later.rew, later.term, torch.from_numpy(alive), gamma)

@@ -93,7 +93,10 @@ class PPO(PPOSettings):
     def probs(self, nets, obs): return nets.policy(seen(nets, obs)).probs
     def td_error(self, nets, batch): return batch.rew + self.gamma * ~batch.term * self.values(nets, batch.next_obs) - self.values(nets, batch.obs)
 
-# %% ../../nbs/4_algos/43_ppo.ipynb #f04dc6ad
+# %% ../../nbs/4_algos/43_ppo.ipynb #b34b00d2
 def seen(nets, obs): return nets.norm(obs) if "norm" in nets else obs
 
-def normalised(adv): return (adv - adv.mean()) / (adv.std() + 1e-8) if len(adv) > 1 else adv
+def normalised(adv):
+    if len(adv) < 2: return adv
+    std, mean = torch.std_mean(adv)
+    return (adv - mean) / (std + 1e-8)

@@ -34,7 +34,7 @@ class QSettings(Algorithm):
     initial: float = hp(0., "every Q at the start", up="it should try everything once (optimism)", live=False)
     capacity: int = hp(1000, "transitions kept to look at, for each environment", low=1, live=False)
 
-# %% ../../nbs/4_algos/41_qlearning.ipynb #687ea3e3
+# %% ../../nbs/4_algos/41_qlearning.ipynb #738cc78d
 @register("qlearning")
 @dataclass(frozen=True)
 class QLearning(QSettings):
@@ -56,7 +56,7 @@ class QLearning(QSettings):
 
     def process(self, nets, buffer, rng):
         index = torch.from_numpy(buffer.newest(1)[0][buffer.fresh > 0])      # the step just taken, in every environment that took one
-        return Batch(buffer.gather(index), index=index), [torch.arange(len(index))]
+        return Batch(buffer.gather(index), index=index), [None]
 
     def loss(self, nets, batch):
         q = nets.q(batch.obs).gather(-1, batch.act[:, None]).squeeze(-1)

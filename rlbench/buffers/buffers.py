@@ -45,7 +45,7 @@ class Ring:
     def nbytes(self): return sum(c.nbytes for c in self.rows.values()) if self.rows else 0
     def __repr__(self): return f"Ring({len(self):,} of {self.capacity:,} x {self.num_envs} rows, {self.nbytes / 1e6:.1f} MB, columns {list(self.rows or [])})"
 
-# %% ../../nbs/3_buffers/30_buffers.ipynb #1e5bd1c2
+# %% ../../nbs/3_buffers/30_buffers.ipynb #8c9d1113
 def gather(self, index, names=None):
     "Rows by number -> Batch of copies, of all columns or of those named"
     index = torch.as_tensor(index)
@@ -62,7 +62,7 @@ def uniform(self, rng, n):
     "n row numbers, drawn with replacement"
     total = len(self)
     if total == 0: raise ValueError("an empty buffer has nothing to draw from")
-    if total == self.capacity * self.num_envs: return rng.integers(total, size=n)
+    if (self.sizes == self.sizes[0]).all(): return rng.integers(total, size=n)  # the same first places, or all places, of each
     ends, pick = np.cumsum(self.sizes), rng.integers(total, size=n)
     env = np.searchsorted(ends, pick, side="right")
     age = ends[env] - pick                                                  # 1 for the newest row of its environment

@@ -7,8 +7,8 @@ __all__ = ['SCHEDULES', 'WORDS', 'ConfigError', 'unknown', 'hp', 'Schedule', 'Li
            'parse_schedule', 'at', 'Setting', 'kinds_of', 'owner_of', 'fields_of', 'allows', 'check', 'parse_value',
            'Config', 'Explanation', 'read_config', 'plain', 'to_plain', 'from_plain']
 
-# %% ../../nbs/0_core/01_config.ipynb #4521ab05
-import ast, dataclasses, difflib, html, inspect, json, math, tomllib, types, typing
+# %% ../../nbs/0_core/01_config.ipynb #0650b5ad
+import ast, copy, dataclasses, difflib, html, inspect, json, math, tomllib, types, typing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -110,12 +110,14 @@ def parse_schedule(text):
     if flaw(schedule): raise ConfigError(f"{text!r}: {flaw(schedule)}")
     return schedule
 
-# %% ../../nbs/0_core/01_config.ipynb #b5971b5f
+# %% ../../nbs/0_core/01_config.ipynb #41b3cf72
 def at(settings, steps):
     "The same settings with every schedule at its number; the same object if there are none"
-    every = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
-    moving = {name: value.at(steps) for name, value in every.items() if isinstance(value, Schedule)}
-    return dataclasses.replace(settings, **moving) if moving else settings
+    moving = {name: value.at(steps) for name, value in vars(settings).items() if isinstance(value, Schedule)}
+    if not moving: return settings
+    now = copy.copy(settings)
+    vars(now).update(moving)                                                # asked for at every step: `replace` takes four times as long
+    return now
 
 # %% ../../nbs/0_core/01_config.ipynb #93dd396f
 WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text", types.NoneType: "none",

@@ -9,14 +9,14 @@ __all__ = ['epsilon_greedy', 'epsilon_noise', 'Policy']
 import numpy as np
 import torch
 
-# %% ../../nbs/2_policies/22_exploration.ipynb #07fb2d07
+# %% ../../nbs/2_policies/22_exploration.ipynb #e664d9a2
 def epsilon_greedy(q,     # (B, A) action values
                    noise, # (B, 1 + A) uniform in [0, 1)
                    eps):  # probability of a random action
     "Any action with probability eps, else one of the best"                 # -> (B,)
-    explore = noise[:, :1] < eps
-    in_the_tie = explore | (q == q.max(-1, keepdim=True).values)
-    return torch.where(in_the_tie, noise[:, 1:], -1.).argmax(-1)
+    q, noise = q.numpy(), noise.numpy()                                     # on a few rows half the time that torch takes
+    in_the_tie = (noise[:, :1] < eps) | (q == q.max(-1, keepdims=True))
+    return torch.from_numpy(np.where(in_the_tie, noise[:, 1:], -1).argmax(-1))
 
 def epsilon_noise(space, rng, n): return torch.from_numpy(rng.random((n, 1 + int(space.n)), np.float32))
 

@@ -35,8 +35,8 @@ def linear(inputs, outputs, gain, generator):
     nn.init.zeros_(layer.bias)
     return layer
 
-# %% ../../nbs/2_policies/21_networks.ipynb #3202d879
-ACTIVATIONS = dict(tanh=(torch.tanh, np.tanh), relu=(torch.relu, lambda x: np.maximum(x, 0)))
+# %% ../../nbs/2_policies/21_networks.ipynb #c2270609
+ACTIVATIONS = dict(tanh=(torch.tanh, np.tanh), relu=(torch.relu, lambda x, out: np.maximum(x, 0, out=out)))
 
 class MLP(nn.Module):
     "Observation -> encoder -> linear layers with an activation between them"
@@ -49,22 +49,26 @@ class MLP(nn.Module):
         self.encode, size = encoder(space)
         sizes, self.activation = (size, *hidden, outputs), activation
         gains = (math.sqrt(2),) * len(hidden) + (gain,)
-        self.views = None, []                                               # where the weights lie, and numpy views of them
         self.layers = nn.ModuleList(linear(i, o, g, generator) for i, o, g in zip(sizes[:-1], sizes[1:], gains))
+        self.pairs = [(layer.weight, layer.bias) for layer in self.layers]  # the same parameters, without asking modules for them
+        self.views = None, []                                               # where the weights lie, and numpy views of them
 
     def forward(self, obs):
         x = self.encode(obs)
         if len(x) <= FEW and not torch.is_grad_enabled(): return self.few(x)
-        between, (*hidden, last) = ACTIVATIONS[self.activation][0], self.layers
-        for layer in hidden: x = between(nn.functional.linear(x, layer.weight, layer.bias))
-        return nn.functional.linear(x, last.weight, last.bias)
+        between, (*hidden, last) = ACTIVATIONS[self.activation][0], self.pairs
+        for weight, bias in hidden: x = between(nn.functional.linear(x, weight, bias))
+        return nn.functional.linear(x, *last)
 
     def few(self, x):
         "The same on the same weights in numpy: for a few rows, calling torch costs more than the arithmetic"
-        here = self.layers[-1].weight.data_ptr()
-        if self.views[0] != here: self.views = here, [(l.weight.detach().numpy().T, l.bias.detach().numpy()) for l in self.layers]
+        here = self.pairs[-1][0].data_ptr()
+        if self.views[0] != here: self.views = here, [(w.detach().numpy().T, b.detach().numpy()) for w, b in self.pairs]
         x, between, (*hidden, last) = x.numpy(), ACTIVATIONS[self.activation][1], self.views[1]
-        for weight, bias in hidden: x = between(x @ weight + bias)
+        for weight, bias in hidden:
+            x = x @ weight
+            x += bias
+            between(x, out=x)
         return torch.from_numpy(x @ last[0] + last[1])
 
 FEW = 32 # rows below which numpy is faster than torch, measured with 64 hidden units

@@ -13,7 +13,7 @@ from ..core.batch import Batch
 from ..core.config import at
 from ..core.state import FileProblem, snapshot
 
-# %% ../../nbs/6_training/60_learner.ipynb #54f08e63
+# %% ../../nbs/6_training/60_learner.ipynb #9bbce5f3
 def flatten(nets):
     "One parameter vector whose parts are the trained parameters of `nets`; gradients likewise"
     trained = [p for p in nets.parameters() if p.requires_grad]
@@ -24,8 +24,8 @@ def flatten(nets):
 
 def shorten(grad, longest):
     "Scale a gradient vector down to a length, in place -> its length before"
-    norm = torch.linalg.vector_norm(grad)
-    grad.mul_((longest / (norm + 1e-6)).clamp(max=1))
+    norm = float(torch.linalg.vector_norm(grad))
+    if norm > longest: grad.mul_(longest / norm)
     return norm
 
 # %% ../../nbs/6_training/60_learner.ipynb #59fa5eb7
@@ -69,7 +69,7 @@ def add(self, row, valid):
 
 Learner.act, Learner.add = act, add
 
-# %% ../../nbs/6_training/60_learner.ipynb #07456a51
+# %% ../../nbs/6_training/60_learner.ipynb #2dbaeb07
 def process(self):
     "Experience -> data and a new to-do list"
     with torch.no_grad():
@@ -80,7 +80,7 @@ def process(self):
 def learn(self):
     "One gradient step on the next minibatch that is owed -> the named parts of its loss"
     algo, index = self.now, self.todo.pop(0)
-    batch = Batch({k: v.index_select(0, index) for k, v in self.data.items()})
+    batch = self.data if index is None else Batch({k: v.index_select(0, index) for k, v in self.data.items()})
     loss, parts = algo.loss(self.nets, batch)
     self.weights.grad.zero_()
     loss.backward()
@@ -96,15 +96,21 @@ def learn(self):
 
 Learner.process, Learner.learn = process, learn
 
-# %% ../../nbs/6_training/60_learner.ipynb #5461387f
+# %% ../../nbs/6_training/60_learner.ipynb #48c23596
+def numbered(todo, rows, shift):
+    "The same to-do list for data whose `rows` rows have moved by `shift`"
+    return [(torch.arange(rows) if index is None else index) + shift for index in todo]
+
 def owe(self, n):
     "Put n more minibatches on the to-do list, made from what is stored"
     wanted = len(self.todo) + n
     while len(self.todo) < wanted:
         with torch.no_grad(): data, todo = self.now.process(self.nets, self.buffer, self.streams[f"{self.name}/sample"])
-        shift = len(self.data) if self.todo else 0
-        self.data = Batch({k: torch.cat([self.data[k], v]) for k, v in data.items()}) if shift else data
-        self.todo += [index + shift for index in todo]
+        if self.todo:
+            here, more = len(self.data), len(data)
+            todo = numbered(self.todo, here, 0) + numbered(todo, more, here)
+            data = Batch({k: torch.cat([self.data[k], v]) for k, v in data.items()})
+        self.data, self.todo = data, todo
     del self.todo[wanted:]
 
 Learner.owe = owe
