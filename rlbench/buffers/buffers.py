@@ -12,33 +12,35 @@ import torch
 from ..core import state as files
 from ..core.batch import Batch, like
 
-# %% ../../nbs/3_buffers/30_buffers.ipynb #784d8bae
+# %% ../../nbs/3_buffers/30_buffers.ipynb #1bc3d49e
 class Ring:
     "The newest `capacity` transitions of each of N environments"
     def __init__(self, capacity, num_envs):
         self.capacity, self.num_envs, self.rows = int(capacity), num_envs, None
         self.heads, self.sizes = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)   # next place to write; rows held
         self.fresh = np.zeros(num_envs, np.int64)                            # rows nobody has learned from yet
-        self.added, self.everyone, self.abreast = 0, np.arange(num_envs), True
+        self.added, self.everyone = 0, np.arange(num_envs)
 
     def allocate(self, example):
         "Make room, shaped as one row (N, ...)"
         self.rows = like(example, self.capacity)
-        self.flat = Batch({k: torch.from_numpy(v).flatten(0, 1) for k, v in self.rows.items()})   # the same memory, one axis
+        self.places = {k: v.reshape(-1, *v.shape[2:]) for k, v in self.rows.items()}    # the same memory, one axis: to write
+        self.flat = Batch({k: torch.from_numpy(v) for k, v in self.places.items()})     # and to read
 
     def add(self, row, valid=None):
-        "Write one transition of every environment that made one; row has axes (N, ...)"
+        "Write one transition of every environment that made one; row has axes (N, ...) -> how many"
         if self.rows is None: self.allocate(row)
-        all_valid = valid is None or valid.all()
-        self.abreast = self.abreast and all_valid
-        envs = slice(None) if all_valid else np.flatnonzero(valid)
-        at = self.heads[0] if self.abreast else self.heads[envs]            # one place for all, while they move together
-        where = (at, slice(None)) if self.abreast else (at, self.everyone[envs])
-        for name, column in self.rows.items(): column[where] = row[name][envs]
+        n = self.num_envs if valid is None else int(np.count_nonzero(valid))
+        everyone = n == self.num_envs
+        envs = self.everyone if everyone else np.flatnonzero(valid)
+        at = self.heads[envs]
+        where = at * self.num_envs + envs
+        for name, column in self.places.items(): column[where] = row[name] if everyone else row[name][envs]
         self.heads[envs] = (at + 1) % self.capacity
         self.sizes[envs] = np.minimum(self.sizes[envs] + 1, self.capacity)
         self.fresh[envs] += 1
-        self.added += self.num_envs if all_valid else len(envs)
+        self.added += n
+        return n
 
     def __len__(self): return int(self.sizes.sum())
     @property
@@ -84,7 +86,7 @@ def ahead(self, index, n):
 
 Ring.ahead = ahead
 
-# %% ../../nbs/3_buffers/30_buffers.ipynb #b7dc7d91
+# %% ../../nbs/3_buffers/30_buffers.ipynb #4724faaa
 def state(self):
     used = int(self.sizes.max())                                            # places fill from 0 on, so these are all that were written
     rows = self.rows and Batch({k: v[:used] for k, v in self.rows.items()})
@@ -94,7 +96,7 @@ def restore(self, tree):
     if (tree["capacity"], tree["num_envs"]) != (self.capacity, self.num_envs):
         raise files.FileProblem(f"holds {tree['capacity']} x {tree['num_envs']} rows, expected {self.capacity} x {self.num_envs}: set capacity and num_envs alike")
     self.heads, self.sizes, self.fresh = (tree[name].copy() for name in ("heads", "sizes", "fresh"))
-    self.added, self.rows, self.abreast = tree["added"], None, bool((self.heads == self.heads[0]).all())
+    self.added, self.rows = tree["added"], None
     if tree["rows"]:
         self.allocate(tree["rows"][0])
         self.rows[:int(self.sizes.max())] = tree["rows"]

@@ -28,7 +28,7 @@ def shorten(grad, longest):
     if norm > longest: grad.mul_(longest / norm)
     return norm
 
-# %% ../../nbs/6_training/60_learner.ipynb #59fa5eb7
+# %% ../../nbs/6_training/60_learner.ipynb #5ed2e922
 class Learner:
     "One behaviour while it learns"
     def __init__(self, name, algo, spec, streams):
@@ -43,8 +43,11 @@ class Learner:
     @property
     def now(self):
         "The algorithm with every schedule at its present number"
-        if self.moment[0] is not self.algo or self.moment[1] != self.steps: self.moment = self.algo, self.steps, at(self.algo, self.steps)
-        return self.moment[2]
+        algo, steps, now = self.moment
+        if algo is not self.algo or (steps != self.steps and now is not algo):   # without schedules `now` is `algo`, at any step
+            now = at(self.algo, self.steps)
+            self.moment = self.algo, self.steps, now
+        return now
 
     @property
     def due(self): "Rounds of environment steps until there is something to learn from"; return self.now.due(self.buffer)
@@ -54,7 +57,7 @@ class Learner:
     def __repr__(self):
         return f"Learner({self.name}: {self.algo.name}, {self.weights.numel():,} weights, {self.updates:,} updates, {len(self.todo)} owed, {self.buffer})"
 
-# %% ../../nbs/6_training/60_learner.ipynb #dfa82a83
+# %% ../../nbs/6_training/60_learner.ipynb #cc713244
 def act(self, obs, explore=True):
     "Choose for every environment -> actions (N, ...), what else to remember of the choice"
     algo = self.now
@@ -63,9 +66,10 @@ def act(self, obs, explore=True):
     return chosen.numpy(), {k: v.numpy() for k, v in extra.items()}
 
 def add(self, row, valid):
-    "Remember one transition of every environment that made one"
-    self.buffer.add(row, valid)
-    self.steps += int(valid.sum())
+    "Remember one transition of every environment that made one -> how many"
+    added = self.buffer.add(row, valid)
+    self.steps += added
+    return added
 
 Learner.act, Learner.add = act, add
 

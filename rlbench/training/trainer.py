@@ -93,7 +93,7 @@ def advance(self):
 
 Trainer.advance = advance
 
-# %% ../../nbs/6_training/61_trainer.ipynb #a6aadd2f
+# %% ../../nbs/6_training/61_trainer.ipynb #6ffd4b77
 def collect(self):
     "One step in every environment"
     learner, timers = self.learner, self.timers
@@ -101,9 +101,9 @@ def collect(self):
         with timers("act"): act, extra = learner.act(self.obs, self.exploring)
         with timers("env"): step = self.env.step(act)
         row = Batch(obs=self.obs, act=act, rew=step.rew, term=step.term, trunc=step.trunc, next_obs=step.next_obs, **extra)
-        with timers("add"): learner.add(row, step.valid)
+        with timers("add"): added = learner.add(row, step.valid)
     self.obs, before = step.obs, self.steps
-    self.steps += int(step.valid.sum())
+    self.steps += added
     ended = self.episodes.add(step.rew, step.term, step.trunc, step.valid)
     if self.steps // self.settings.log_every > before // self.settings.log_every: self.note()
     return self.tell(Event("collect", learner.name, row, ("step", "episode") if ended else ("step",), ended))
