@@ -1,7 +1,7 @@
 """What watching costs: steps a second of a plain run against playing with all views open, in turn, in a real kernel.
 
 python benchmarks/workbench.py                         PPO on CartPole-v1
-python benchmarks/workbench.py --browser               with the page open in JupyterLab and Chromium, and click to visible change
+python benchmarks/workbench.py --browser [--write]     with the page open in JupyterLab and Chromium, and click to visible change; kept in results/workbench.md
 python benchmarks/workbench.py --env FrozenLake-v1 --algo qlearning
 """
 import argparse
@@ -128,13 +128,20 @@ def click(page):
     return page.evaluate(CLICK)
 
 
-def report(rows, args):
-    print(f"{args.algo} on {args.env}, {args.rounds} rounds of {args.seconds:g} s each, in turn")
-    print("  trainer.run  playing  ratio")
-    for row in rows: print(f"  {row['run']:11,.0f}  {row['play']:7,.0f}  {row['ratio']:.3f}")
-    print(f"  median ratio {statistics.median(row['ratio'] for row in rows):.3f}, of the sums {sum(row['play'] for row in rows) / sum(row['run'] for row in rows):.3f}")
-    names = rows[0]["frames"]
-    print("  frames a second: " + ", ".join(f"{name} {statistics.median(row['frames'][name] for row in rows):.1f}" for name in names))
+def report(rows, clicks, args):
+    "What was measured, beside what is asked for"
+    where = "with the page open in Chromium" if clicks else "in a kernel, without a page"
+    ratio = statistics.median(row["ratio"] for row in rows)
+    lines = ["# Watching", "", f"`python benchmarks/workbench.py{' --browser' if clicks else ''} --write`", "",
+             f"{args.algo} on {args.env}, all views open, {where}; {args.rounds} rounds of {args.seconds:g} s each, playing and `trainer.run` in turn.", "",
+             "| figure | median | worst round | goal |", "|---|---|---|---|",
+             f"| steps a second while playing / `trainer.run` | {ratio:.3f} | {min(row['ratio'] for row in rows):.3f} | at least 0.9 (median) |",
+             f"| `trainer.run`, steps a second | {statistics.median(row['run'] for row in rows):,.0f} | | |",
+             f"| pictures a second of the busiest view | {statistics.median(max(row['frames'].values()) for row in rows):.1f} | {max(max(row['frames'].values()) for row in rows):.1f} | at most 10 |"]
+    for i, what in enumerate(("picture", "words") if clicks else ()):
+        took = [click[i] for click in clicks]
+        lines.append(f"| click on step to changed {what}, ms ({len(took)} clicks) | {statistics.median(took):.0f} | {max(took):.0f} | below 500 |")
+    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":
@@ -144,10 +151,9 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--browser", action="store_true", help="with the page open, and click to visible change")
+    parser.add_argument("--write", action="store_true", help="keep the table in benchmarks/results/workbench.md")
     args = parser.parse_args()
-    if args.browser:
-        rows, clicks = in_browser(args)
-        pictures, words = (sorted(c[i] for c in clicks) for i in (0, 1))
-        print(f"click to a changed picture: median {statistics.median(pictures):.0f} ms, longest {pictures[-1]:.0f} ms; to the words: median {statistics.median(words):.0f} ms, longest {words[-1]:.0f} ms ({len(clicks)} clicks)")
-    else: rows = in_kernel(args)
-    report(rows, args)
+    rows, clicks = in_browser(args) if args.browser else (in_kernel(args), [])
+    table = report(rows, clicks, args)
+    print(table)
+    if args.write: (ROOT / "benchmarks" / "results" / "workbench.md").write_text(table)

@@ -114,3 +114,13 @@ def test_widgets_would_be_found():
 
 def test_notebooks_together_are_small():
     assert sum(path.stat().st_size for path in NOTEBOOKS) <= 5_000_000
+
+
+@pytest.mark.parametrize("page", [*NOTEBOOKS, ROOT / "README.md"], ids=lambda p: p.name)
+def test_what_a_page_points_to_is_there(page):
+    "Links and pictures within the project; those of the README are relative to the top"
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".ipynb": text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
+    base = ROOT if page.name in ("README.md", "index.ipynb") else page.parent
+    wanted = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"\w+:|#", link)]
+    assert [link for link in wanted if not (base / link).exists()] == []

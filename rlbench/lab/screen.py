@@ -41,10 +41,10 @@ class Card:
 
     def tell(self): self.words.value = f"<span role='status'>{html.escape(self.view.text())}</span>"
 
-# %% ../../nbs/8_lab/85_screen.ipynb #7e063b14
+# %% ../../nbs/8_lab/85_screen.ipynb #fe8d9843
 class Screen(Blank):
     "Shows a trainer on cards, within a budget of time"
-    def __init__(self, cards, status, share=.06, rate=10.):
+    def __init__(self, cards, status, share=.04, rate=10.):
         self.cards, self.status = cards, status                             # status(owner, moving): the words
         self.share, self.rate, self.next_at = share, rate, 0.               # of the time, pictures a second of one view
         self.told_at, self.notes, self.complain, self.unkept = 0., self.listeners(), None, False
