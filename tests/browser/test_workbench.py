@@ -51,11 +51,12 @@ def test_a_step_changes_counters_and_pictures(lab):
     page.locator(".rl-step-step").click()
     page.locator(".rl-status", has_text="steps 2").wait_for()
     after = {name: lab.pixels(f".rl-image-{name}") for name in before}
-    for name in ("frame", "values", "actions"):
+    for name in ("frame", "values"):
         assert after[name]["hash"] != before[name]["hash"] and after[name]["ink"] > 300, name
     page.locator(".rl-step-iteration").click()
     page.locator(".rl-status", has_text="updates 16").wait_for()
-    assert lab.pixels(".rl-image-update")["hash"] != before["update"]["hash"]
+    for name in ("update", "actions"):                          # 16 updates move a probability by a pixel, one step need not
+        assert lab.pixels(f".rl-image-{name}")["hash"] != before[name]["hash"], name
     assert "Next: environment step; update after 64 more steps" in page.locator(".rl-status").inner_text()
     shot(page, "cartpole-ppo-light")
 
