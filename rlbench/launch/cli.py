@@ -25,18 +25,19 @@ from ..training.evaluate import evaluate
 from ..training.runs import RunProblem, RunSettings, agree, find_run, newest, train
 from ..training.trainer import TrainerSettings, load
 
-# %% ../../nbs/9_launch/90_cli.ipynb #106d8c6e
+# %% ../../nbs/9_launch/90_cli.ipynb #140ec41e
 def assignments(texts):
     "['a.b=1', 'c=x'] -> {'a.b': 1, 'c': 'x'}"
     for text in texts:
-        if "=" not in text: raise ConfigError(f"command line: --set {text!r}: expected name=value, for example --set gamma=0.98")
+        if "=" not in text:
+            raise ConfigError(f"command line: --set {text!r}: expected name=value, for example --set gamma=0.98")
     return {name.strip(): parse_value(value.strip()) for name, _, value in (text.partition("=") for text in texts)}
 
 def name_of(env, algo, seed):
     "Name of a run that nobody named: 'file.py:Maze', 'ppo', 3 -> 'Maze-ppo-3'"
     return f"{env.replace(':', '/').rpartition('/')[2]}-{algo}-{seed}"
 
-# %% ../../nbs/9_launch/90_cli.ipynb #05043824
+# %% ../../nbs/9_launch/90_cli.ipynb #aff09ab7
 def run_train(args):
     settings = assignments(args.set) | {k: getattr(args, k) for k in ("seed", "steps", "num_envs") if getattr(args, k) is not None}
     env, algo, cfg, _ = agree(args.env, args.algo, args.config, "command line", settings)
@@ -45,21 +46,24 @@ def run_train(args):
                     initialize_from=args.initialize_from, inference=args.inference, progress=not args.quiet, source="command line", **settings)
     print(trainer)
     if args.inference: print("only acted; nothing was written")
-    elif trainer.interrupted: print(f"stopped; all of it is in {newest(Path(args.folder)/run_id)}. To go on, give the same command with --resume")
+    elif trainer.interrupted:
+        print(f"stopped; all of it is in {newest(Path(args.folder)/run_id)}. To go on, give the same command with --resume")
     else: print(f"run in {Path(args.folder)/run_id}")
     return 130 if trainer.interrupted else 0
 
-# %% ../../nbs/9_launch/90_cli.ipynb #7431fb18
+# %% ../../nbs/9_launch/90_cli.ipynb #d4ec18e1
 def run_evaluate(args):
     result = evaluate(load(find_run(args.run, args.folder, args.best), env=args.env), args.episodes, args.seed)
-    print(json.dumps(dict(mean=result.mean, std=result.std, returns=result.returns.tolist(), lengths=result.lengths.tolist())) if args.json else result)
+    numbers = dict(mean=result.mean, std=result.std, returns=result.returns.tolist(), lengths=result.lengths.tolist())
+    print(json.dumps(numbers) if args.json else result)
     return 0
 
 def frames_of(trainer, episodes, seed, max_steps):
     "Pictures of greedy episodes"
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")                       # pygame draws into memory
     env, policy, pictures, ended = make(trainer.source, 1, **trainer.env_settings), trainer.policy, [], 0
-    if env.single.render_mode != "rgb_array": raise EnvProblem(f"{env.id} cannot be drawn: it was not made with render_mode 'rgb_array'")
+    if env.single.render_mode != "rgb_array":
+        raise EnvProblem(f"{env.id} cannot be drawn: it was not made with render_mode 'rgb_array'")
     obs = env.reset(seed)
     while ended < episodes and len(pictures) < max_steps:
         pictures.append(env.render())
@@ -68,14 +72,16 @@ def frames_of(trainer, episodes, seed, max_steps):
     env.close()
     return pictures
 
-# %% ../../nbs/9_launch/90_cli.ipynb #6e586597
+# %% ../../nbs/9_launch/90_cli.ipynb #fbe4cdb2
 def write_animation(path, pictures, fps):
     "Frames (H, W, 3) -> .gif, .webp or .png (animated)"
     from PIL import Image
     suffix = Path(path).suffix.lower()
-    if suffix not in (kinds := {".gif": "GIF", ".webp": "WEBP", ".png": "PNG"}): raise ConfigError(f"--output {path}: expected a name that ends in {', '.join(kinds)}")
+    if suffix not in (kinds := {".gif": "GIF", ".webp": "WEBP", ".png": "PNG"}):
+        raise ConfigError(f"--output {path}: expected a name that ends in {', '.join(kinds)}")
     first, *rest = [Image.fromarray(p) for p in pictures]
-    write_atomically(path, lambda file: first.save(file, kinds[suffix], save_all=True, append_images=rest, duration=round(1000 / fps), loop=0))
+    film = dict(save_all=True, append_images=rest, duration=round(1000 / fps), loop=0)
+    write_atomically(path, lambda file: first.save(file, kinds[suffix], **film))
 
 def run_play(args):
     pictures = frames_of(load(find_run(args.run, args.folder, args.best), env=args.env), args.episodes, args.seed, args.max_steps)
@@ -83,7 +89,7 @@ def run_play(args):
     print(f"{args.output}: {len(pictures)} frames")
     return 0
 
-# %% ../../nbs/9_launch/90_cli.ipynb #225682e4
+# %% ../../nbs/9_launch/90_cli.ipynb #bd686bb7
 SPACES = dict(Discrete=gym.spaces.Discrete(2), Box=gym.spaces.Box(-1, 1, (2,), np.float32))
 
 def handles(cls, observations, actions):
@@ -96,24 +102,27 @@ def run_algorithms(args):
     for name, cls in algorithms().items():
         pairs = [(o, a) for o in SPACES for a in SPACES if handles(cls, SPACES[o], SPACES[a])]
         seen, done = (", ".join(dict.fromkeys(pair[i] for pair in pairs)) for i in (0, 1))
-        rows.append((name, seen, done, "exact" if cls.exact else "on-policy" if cls.on_policy else "off-policy", (cls.__doc__ or "").splitlines()[0]))
+        experience = "exact" if cls.exact else "on-policy" if cls.on_policy else "off-policy"
+        rows.append((name, seen, done, experience, (cls.__doc__ or "").splitlines()[0]))
     print(Table(("algorithm", "observations", "actions", "experience", "what it is"), rows))
     return 0
 
-# %% ../../nbs/9_launch/90_cli.ipynb #986af3d1
+# %% ../../nbs/9_launch/90_cli.ipynb #012f226e
 def settings_table(sections):
     "Every setting of some sections"
-    return Table(("setting", "section", "default", "what it is"), [(s.name, name, str(plain(s.default)), s.doc) for name, cls in sections.items() for s in fields_of(cls)])
+    rows = [(s.name, name, str(plain(s.default)), s.doc) for name, cls in sections.items() for s in fields_of(cls)]
+    return Table(("setting", "section", "default", "what it is"), rows)
 
 def run_explain(args):
     config = Config(dict(trainer=TrainerSettings, run=RunSettings, algo=get(args.algo)))
     print(config.explain(args.setting) if args.setting else settings_table(config.sections))
     return 0
 
-# %% ../../nbs/9_launch/90_cli.ipynb #8aae7d90
+# %% ../../nbs/9_launch/90_cli.ipynb #f9177420
 def run_lab(args):
     "JupyterLab on the workbench"
-    if importlib.util.find_spec("jupyterlab") is None: raise ConfigError("rlbench lab needs packages that are not installed: pip install 'rlbench[lab]'")
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise ConfigError("rlbench lab needs packages that are not installed: pip install 'rlbench[lab]'")
     path = Path(args.notebook)
     if not path.exists():
         source = f"import rlbench\n\nworkbench = rlbench.Workbench({args.env!r}, {args.algo!r})\nworkbench"
@@ -121,9 +130,10 @@ def run_lab(args):
         write_text(path, json.dumps(dict(nbformat=4, nbformat_minor=5, metadata={}, cells=[cell]), indent=1))
     headless = sys.platform != "darwin" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", str(path), *root, *(["--no-browser", "--ip=127.0.0.1"] if headless else [])])
+    here = ["--no-browser", "--ip=127.0.0.1"] if headless else []
+    os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", str(path), *root, *here])
 
-# %% ../../nbs/9_launch/90_cli.ipynb #a38786ee
+# %% ../../nbs/9_launch/90_cli.ipynb #b2b95061
 class Parser(argparse.ArgumentParser):
     "A parser whose errors are one line"
     def error(self, message): self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
@@ -131,21 +141,24 @@ class Parser(argparse.ArgumentParser):
 def number(kind, low):
     "A type of argument: a number of at least `low`"
     def read(text):
-        if not (value := kind(text)) >= low: raise argparse.ArgumentTypeError(f"{text!r}: expected a number of at least {low}")
+        if not (value := kind(text)) >= low:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a number of at least {low}")
         return value
     read.__name__ = "number"                                                # argparse names it where `kind` fails
     return read
 
-# %% ../../nbs/9_launch/90_cli.ipynb #50764bd1
+# %% ../../nbs/9_launch/90_cli.ipynb #5dddb89e
 def train_flags(sub):
     common = dict(trainer=TrainerSettings, run=RunSettings)
     docs = {s.name: s.doc for cls in common.values() for s in fields_of(cls)}
     p = sub.add_parser("train", help="train an algorithm on an environment", formatter_class=argparse.RawDescriptionHelpFormatter,
-                       description="Train. Any setting can be given with --set, or in a file with --config.", epilog=f"{settings_table(common)}\n\nrlbench explain ALGO adds those of an algorithm")
+                       description="Train. Any setting can be given with --set, or in a file with --config.",
+                        epilog=f"{settings_table(common)}\n\nrlbench explain ALGO adds those of an algorithm")
     p.add_argument("env", nargs="?", help="gymnasium id, or your own: file.py:Name, package.module:Name (default: as the config file says)")
     p.add_argument("algo", nargs="?", help="name of an algorithm; `rlbench algorithms` lists them (default: as the config file says)")
     p.add_argument("--config", metavar="FILE", help="TOML or JSON file with settings")
-    p.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any setting, e.g. gamma=0.98 or algo.lr='linear(0.001, 0, 100000)'")
+    p.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
+                   help="any setting, e.g. gamma=0.98 or algo.lr='linear(0.001, 0, 100000)'")
     for name in ("seed", "steps", "num_envs"): p.add_argument(f"--{name.replace('_', '-')}", type=int, metavar="N", help=docs[name])
     p.add_argument("--run-id", help="name of the run (default: environment, algorithm and seed)")
     p.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")

@@ -19,7 +19,7 @@ from .callbacks import Callbacks
 from .evaluate import evaluate
 from .trainer import Trainer, TrainerSettings, changed, load
 
-# %% ../../nbs/6_training/64_runs.ipynb #d8fe9c56
+# %% ../../nbs/6_training/64_runs.ipynb #c41f23ce
 class RunProblem(Exception):
     "A run that exists and should not, or does not and should"
 
@@ -29,16 +29,18 @@ class RunSettings:
     steps: int = hp(100_000, "environment steps in all", up="it still improves", low=0, live=False)
     checkpoint_every: int = hp(10_000, "environment steps between two checkpoints", up="checkpoints are large", low=1, live=False)
     keep_checkpoints: int = hp(3, "newest checkpoints kept, besides the best", low=1, live=False)
-    eval_every: int = hp(10_000, "environment steps between two greedy evaluations; 0: none, and the best is the best in training", up="evaluation takes long", low=0, live=False)
+    eval_every: int = hp(10_000, "environment steps between two greedy evaluations; 0: none, and the best is the best in training",
+                         up="evaluation takes long", low=0, live=False)
     eval_episodes: int = hp(20, "episodes in an evaluation", up="returns vary", low=1, live=False)
     tensorboard: bool = hp(False, "also write TensorBoard event files", live=False)
 
-# %% ../../nbs/6_training/64_runs.ipynb #8dc6b863
+# %% ../../nbs/6_training/64_runs.ipynb #6bad0cd5
 class MetricsFiles:
     "metrics.jsonl and metrics.csv in a folder"
     def __init__(self, folder, up_to=None):
         self.lines, self.table, self.columns = Path(folder)/"metrics.jsonl", Path(folder)/"metrics.csv", []
-        rows = [row for row in self.read() if up_to is not None and row["steps"] <= up_to]   # what a resumed run did after its checkpoint, it does again
+        # what a resumed run did after its checkpoint, it does again
+        rows = [row for row in self.read() if up_to is not None and row["steps"] <= up_to]
         self.last = rows[-1] if rows else {}
         write_text(self.lines, "".join(json.dumps(row) + "\n" for row in rows))
         self.rewrite(rows)
@@ -61,8 +63,10 @@ class MetricsFiles:
         if not set(row) <= set(self.columns): return self.rewrite(self.read())
         with self.table.open("a", newline="") as file: file.write(as_csv(self.columns, [row]))
 
-# %% ../../nbs/6_training/64_runs.ipynb #03699bcd
-def finite(row): "The same row with None for what JSON cannot hold"; return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+# %% ../../nbs/6_training/64_runs.ipynb #29e73aa4
+def finite(row):
+    "The same row with None for what JSON cannot hold"
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 def as_csv(columns, rows):
     "Rows (dictionaries, or lists as they are) as lines of a CSV"
@@ -71,13 +75,14 @@ def as_csv(columns, rows):
     for row in rows: writer.writerow([row.get(name, "") for name in columns] if isinstance(row, dict) else row)
     return text.getvalue()
 
-# %% ../../nbs/6_training/64_runs.ipynb #d0019fe3
+# %% ../../nbs/6_training/64_runs.ipynb #9b9150f0
 class RunFolder:
     "Writes a run while it goes on; reads the trainer and changes nothing in it"
     def __init__(self, path, settings, trainer, writer=None, listeners=()):
         self.path, self.settings, self.listeners = Path(path), settings, listeners   # listeners: callbacks that hear of evaluations
         on = trainer.steps > 0                                              # it goes on with what is there
-        self.status = read_config(self.path/"status.json") if on and (self.path/"status.json").exists() else dict(best=None, best_steps=None)
+        known = on and (self.path/"status.json").exists()
+        self.status = read_config(self.path/"status.json") if known else dict(best=None, best_steps=None)
         self.metrics = MetricsFiles(path, trainer.steps if on else None)
         self.seen, self.before, self.started = len(trainer.metrics), trainer.steps, time.time() - self.metrics.last.get("time", 0)
         self.events = writer and writer(self.path/"tensorboard", purge_step=trainer.steps + 1 if on else None)
@@ -95,13 +100,14 @@ class RunFolder:
         for name, value in row.items() if self.events else ():
             if name != "steps": self.events.add_scalar(name, value, row["steps"])
 
-# %% ../../nbs/6_training/64_runs.ipynb #cfe5ee3a
+# %% ../../nbs/6_training/64_runs.ipynb #48c50695
 def crossed(before, now, every): "True if a multiple of `every` lies in (before, now]"; return now // every > before // every
 
 def summary_writer():
     "TensorBoard's writer of event files, or an error that says what to install"
     try: from torch.utils.tensorboard import SummaryWriter
-    except ImportError: raise ConfigError("tensorboard = True needs a package that is not installed: pip install 'rlbench[tensorboard]'") from None
+    except ImportError:
+        raise ConfigError("tensorboard = True needs a package that is not installed: pip install 'rlbench[tensorboard]'") from None
     return SummaryWriter
 
 # %% ../../nbs/6_training/64_runs.ipynb #1a557c1c
@@ -122,14 +128,15 @@ def say(self, **facts):
     self.status |= finite(facts)
     write_text(self.path/"status.json", json.dumps(self.status, indent=1))
 
-# %% ../../nbs/6_training/64_runs.ipynb #f4753c8a
+# %% ../../nbs/6_training/64_runs.ipynb #8f264c29
 def checkpoint(self, trainer, state="running"):
     "Write the whole run, forget the oldest checkpoints, say how far we are"
     trainer.save(self.path/"checkpoints"/f"{trainer.steps:012d}.rlb")
     for old in sorted((self.path/"checkpoints").glob("*.rlb"))[:-self.settings.keep_checkpoints]: old.unlink()
     if not self.settings.eval_every: self.keep(trainer, trainer.episodes.mean_return)
     write_text(self.path/"timers.json", trainer.timers.json())
-    self.say(state=state, steps=trainer.steps, updates=trainer.updates, episodes=trainer.episodes.total, mean_return=trainer.episodes.mean_return)
+    episodes = trainer.episodes
+    self.say(state=state, steps=trainer.steps, updates=trainer.updates, episodes=episodes.total, mean_return=episodes.mean_return)
     if self.events: self.events.flush()
 
 RunFolder.evaluate, RunFolder.keep, RunFolder.say, RunFolder.checkpoint = evaluate_and_tell, keep_if_best, say, checkpoint
@@ -166,15 +173,17 @@ class StopOnInterrupt:
     def __exit__(self, *_):
         if self.main: signal.signal(signal.SIGINT, self.before)
 
-# %% ../../nbs/6_training/64_runs.ipynb #7a51881a
+# %% ../../nbs/6_training/64_runs.ipynb #244183bb
 def agree(env, algo, config, source, settings):
     "(environment, algorithm's name, Config, environment's settings) of a file and a caller"
     said = read_config(config) if config else {}
     asked = dict(env=env, algo=algo.name if isinstance(algo, Algorithm) else algo)
     for what, given in asked.items():
         there = said.get(what) if isinstance(said.get(what), str) else None # [algo] may also be a table
-        if given is None and there is None: raise ConfigError(f"which {what}? Name it, or put {what} = \"…\" at the top of a config file")
-        if None not in (given, there) and given != there: raise ConfigError(f"file {config}: {what} = {there!r}, but the run was asked for with {given!r}")
+        if given is None and there is None:
+            raise ConfigError(f"which {what}? Name it, or put {what} = \"…\" at the top of a config file")
+        if None not in (given, there) and given != there:
+            raise ConfigError(f"file {config}: {what} = {there!r}, but the run was asked for with {given!r}")
         asked[what] = there if given is None else given
     cfg = Config(dict(trainer=TrainerSettings, run=RunSettings, algo=get(asked["algo"])))
     if config: cfg.add_file(config)
@@ -182,7 +191,7 @@ def agree(env, algo, config, source, settings):
     cfg.add(source, settings)
     return asked["env"], asked["algo"], cfg, said.get("env_settings", {})
 
-# %% ../../nbs/6_training/64_runs.ipynb #fb0290f2
+# %% ../../nbs/6_training/64_runs.ipynb #47dcd59a
 def train(env=None, algo=None, *, # environment and algorithm, as for a Trainer; None: as the file says
           run_id=None,       # name of the run; without one nothing is written
           folder="runs",     # where runs live
@@ -199,7 +208,9 @@ def train(env=None, algo=None, *, # environment and algorithm, as for a Trainer;
     refuse(run_id, path, resume, force, initialize_from, inference)
     if resume: trainer, cfg = resumed(path, env, algo, cfg)
     else: trainer = Trainer(env, algo, config=cfg.part("trainer", "algo"), env_settings=said | (env_settings or {}))
-    if initialize_from: trainer.learner.initialise_from(files.load(find_run(initialize_from, folder), "checkpoint")["state"]["learners"]["agent"]["nets"])
+    if initialize_from:
+        there = files.load(find_run(initialize_from, folder), "checkpoint")["state"]
+        trainer.learner.initialise_from(there["learners"]["agent"]["nets"])
     if inference: trainer = only_acting(trainer)
     for callback in callbacks: callback.attach(trainer) if hasattr(callback, "attach") else trainer.watchers.append(callback)
     hooks = [callback for callback in callbacks if isinstance(callback, Callbacks)]
@@ -208,24 +219,29 @@ def train(env=None, algo=None, *, # environment and algorithm, as for a Trainer;
         run = begin(path, trainer, cfg, resume, hooks) if path and not inference else None
         return finish(trainer, cfg.values["run"], run, interrupt, progress)
 
-# %% ../../nbs/6_training/64_runs.ipynb #70352c80
+# %% ../../nbs/6_training/64_runs.ipynb #137f8358
 def refuse(run_id, path, resume, force, initialize_from, inference):
     "What cannot be meant, in one sentence"
     exists = path is not None and (path/"config.json").exists()
-    if run_id and Path(run_id).name != run_id or run_id == "..": raise RunProblem(f"run_id {run_id!r}: expected one name, not a path; say where runs live by folder")
+    if run_id and Path(run_id).name != run_id or run_id == "..":
+        raise RunProblem(f"run_id {run_id!r}: expected one name, not a path; say where runs live by folder")
     if resume and force: raise RunProblem("resume goes on with a run and force overwrites it; give one of them")
-    if resume and initialize_from: raise RunProblem("resume goes on with all of a run and initialize_from begins a new one with its weights; give one of them")
+    if resume and initialize_from:
+        raise RunProblem("resume goes on with all of a run and initialize_from begins a new one with its weights; give one of them")
     if resume and path is None: raise RunProblem("resume needs the run's id")
     if resume and not exists: raise RunProblem(f"there is no run to resume in {path}; leave resume out to begin one")
-    if exists and not (resume or force or inference): raise RunProblem(f"{path} exists already; go on with it by resume, overwrite it by force, or give another run_id")
-    if inference and not (resume or initialize_from): raise RunProblem("inference only acts; say with which weights: resume, or initialize_from a run")
+    if exists and not (resume or force or inference):
+        raise RunProblem(f"{path} exists already; go on with it by resume, overwrite it by force, or give another run_id")
+    if inference and not (resume or initialize_from):
+        raise RunProblem("inference only acts; say with which weights: resume, or initialize_from a run")
 
-# %% ../../nbs/6_training/64_runs.ipynb #eda89a87
+# %% ../../nbs/6_training/64_runs.ipynb #c925c4b6
 def resumed(path, env, algo, asked):
     "(trainer of a run's newest checkpoint, its Config) with the changes that are asked for"
     kept = read_config(path/"config.json")
     for what, now in dict(env=env if isinstance(env, str) else None, algo=algo).items():
-        if kept.get(what) != now: raise RunProblem(f"{path} was made with {what} {kept.get(what)!r}, not {now!r}; a run resumes as what it is")
+        if kept.get(what) != now:
+            raise RunProblem(f"{path} was made with {what} {kept.get(what)!r}, not {now!r}; a run resumes as what it is")
     trainer, cfg = load(newest(path), env=env), Config(asked.sections)
     cfg.layers = list(trainer.config.layers)
     for name, was in kept.get("settings", {}).get("run", {}).items():
@@ -244,18 +260,20 @@ def only_acting(trainer):
     twin.learning = twin.exploring = False
     return twin
 
-# %% ../../nbs/6_training/64_runs.ipynb #6d4447f5
+# %% ../../nbs/6_training/64_runs.ipynb #064b8369
 def begin(path, trainer, cfg, resume, hooks):
     "Make the folder, or go on in it"
     settings = cfg.values["run"]
     writer = summary_writer() if settings.tensorboard else None
     if not resume:
-        for old in (*path.glob("*.json"), *path.glob("metrics.*"), *path.glob("*/*.rlb"), *path.glob("*.rlb"), *path.glob("tensorboard/events.*")): old.unlink()
+        for ours in ("*.json", "metrics.*", "*/*.rlb", "*.rlb", "tensorboard/events.*"):
+            for old in path.glob(ours): old.unlink()
     path.mkdir(parents=True, exist_ok=True)
     run = RunFolder(path, settings, trainer, writer, hooks)
     if not resume: run.checkpoint(trainer)
     env = trainer.source if isinstance(trainer.source, str) else None
-    write_text(path/"config.json", json.dumps(dict(env=env, env_settings=trainer.env_settings, algo=trainer.learner.algo.name, settings=cfg.resolved()), indent=1))
+    about = dict(env=env, env_settings=trainer.env_settings, algo=trainer.learner.algo.name, settings=cfg.resolved())
+    write_text(path/"config.json", json.dumps(about, indent=1))
     trainer.watchers.append(run)
     return run
 
@@ -266,7 +284,7 @@ def finish(trainer, settings, run, interrupt, progress):
         trainer.run(max(0, settings.steps - trainer.steps), progress=progress, stop=lambda: interrupt.stopped)
         trainer.interrupted = interrupt.stopped
         if run: run.checkpoint(trainer, "interrupted" if interrupt.stopped else "finished")
-    except BaseException as problem:                                        # between two events or within one: the last checkpoint counts
+    except BaseException as problem:              # between two events or within one: the last checkpoint counts
         if run: run.say(state=f"broken off by {type(problem).__name__}")
         raise
     finally:
