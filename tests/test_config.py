@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rlbench.algos.algorithm import algorithms
-from rlbench.core.config import (Config, ConfigError, Exponential, Linear, Piecewise, Schedule, Setting, at, check, fields_of,
+from rlbench.core.config import (Config, ConfigError, Cosine, Exponential, Linear, Piecewise, Schedule, Setting, at, check, fields_of,
                                  from_plain, hp, parse_schedule, parse_value, read_config, to_plain)
 from rlbench.training.trainer import TrainerSettings
 
 number = st.floats(-1e6, 1e6, allow_nan=False)
 lengths, positive = st.integers(1, 10**6), st.floats(1e-6, 1e3)
-ramps = st.one_of(st.builds(Linear, number, number, lengths), st.builds(Exponential, positive, positive, lengths))
+ramps = st.one_of(st.builds(Linear, number, number, lengths), st.builds(Exponential, positive, positive, lengths), st.builds(Cosine, number, number, lengths))
 points = st.dictionaries(st.integers(0, 10**6), number, min_size=1, max_size=5).map(lambda d: Piecewise(tuple(sorted(d.items()))))
 
 
@@ -63,6 +63,13 @@ def test_a_schedule_stays_between_its_ends(schedule, steps):
     slack = 1e-9 * max(1, abs(low), abs(high))
     assert low - slack <= schedule.at(steps) <= high + slack
     assert schedule.at(0) == schedule.start and schedule.at(schedule.steps) == schedule.end == schedule.at(10**9)
+
+
+def test_cosine_is_symmetric_and_starts_and_ends_level():
+    schedule = Cosine(2., 1., 1000)
+    assert schedule.at(500) == pytest.approx(1.5) and schedule.at(200) - 1.5 == pytest.approx(1.5 - schedule.at(800))
+    assert schedule.at(0) - schedule.at(10) < .1 * (schedule.at(495) - schedule.at(505))         # level at the start, steep in the middle
+    assert parse_schedule("cosine(2, 1, 1000)") == schedule
 
 
 def test_piecewise_passes_through_its_points():

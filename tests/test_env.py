@@ -7,6 +7,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rlbench.algos.algorithm import get
 from rlbench.buffers.returns import gae
+from rlbench.core.batch import Batch
+from rlbench.core.state import same
 from rlbench.envs.env import EnvList, EnvProblem, NativeVec, make
 from rlbench.training.trainer import Trainer
 
@@ -109,3 +111,47 @@ def test_mistakes_are_named():
         make("CartPol-v1")
     with pytest.raises(EnvProblem, match="got list"):
         make([1])
+
+
+# several things at once
+
+class Arm(gym.Env):
+    "Shows a small picture and a number, and wants a move and a grip"
+    observation_space = gym.spaces.Dict(camera=gym.spaces.Box(0, 255, (4, 4), np.uint8), place=gym.spaces.Tuple([gym.spaces.Discrete(5), gym.spaces.Box(-9, 9, (2,))]))
+    action_space = gym.spaces.Dict(move=gym.spaces.Box(-1, 1, (2,)), grip=gym.spaces.Discrete(2))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at, self.steps = self.np_random.normal(size=2).astype(np.float32), 0
+        return self.look(), {}
+
+    def look(self): return dict(camera=np.full((4, 4), self.steps, np.uint8), place=(self.steps % 5, self.at))
+
+    def step(self, act):
+        assert self.action_space.contains(act)
+        self.at, self.steps = np.clip(self.at + act["move"] * act["grip"] + self.np_random.normal(size=2).astype(np.float32) * .1, -9, 9).astype(np.float32), self.steps + 1
+        return self.look(), float(act["grip"]), self.steps > 6, False, {}
+
+
+def arm_acts(rng, n): return Batch(move=rng.normal(size=(n, 2)).astype(np.float32) * 2, grip=rng.integers(2, size=n))
+
+
+def test_dictionaries_and_tuples_are_nested_columns():
+    env, rng = make(Arm, 3), np.random.default_rng(0)
+    obs = env.reset(seed=0)
+    assert obs.camera.shape == (3, 4, 4) and obs.place["1"].shape == (3, 2)
+    steps = [env.step(arm_acts(rng, 3)) for _ in range(9)]
+    assert steps[6].term.all() and steps[6].first.all() and (steps[6].next_obs.camera == 7).all() and (steps[6].obs.camera == 0).all()
+    assert (steps[7].obs.place["0"] == 1).all()
+
+
+def test_nested_environments_are_put_back_exactly():
+    env, rng = make(Arm, 2), np.random.default_rng(0)
+    env.reset(seed=3)
+    for _ in range(4): env.step(arm_acts(rng, 2))
+    there, acts = env.state(), [arm_acts(rng, 2) for _ in range(9)]
+    ahead = [env.step(act) for act in acts]
+    twin = make(Arm, 2)
+    twin.reset(seed=9)
+    twin.restore(there)
+    for act, was in zip(acts, ahead): assert all(same(a, b) for a, b in zip(twin.step(act), was))
