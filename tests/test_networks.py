@@ -1,0 +1,352 @@
+"""Every observation has an encoder; networks are their generator's; heads against separate networks; a chunk equals its steps."""
+import copy
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+from torch import nn
+
+from rlbench.algos.algorithm import Spec
+from rlbench.core.batch import Batch, each
+from rlbench.policies.distributions import Beta, Product, SpaceProblem, SquashedGaussian, parts_of
+from rlbench.policies.heads import Critics, Heads, NoisyLinear, QNet, expected, midpoints, redraw
+from rlbench.policies.networks import MLP, MOST, Actor, Table, Trunk, blank, cells, check_finite, encoder, row_of
+from rlbench.policies.recurrent import CELLS, MemoryNet, Recurrent, unroll
+from rlbench.training.learner import flatten
+
+spaces = gym.spaces
+BOX = spaces.Box(-1, 1, (4,))
+PICTURE = spaces.Box(0, 255, (84, 84, 3), np.uint8)
+CELLS_PICTURE = spaces.Box(0, 255, (10, 12, 4), np.uint8)
+ROBOT = spaces.Dict(eye=CELLS_PICTURE, room=spaces.Discrete(5, start=1), arm=spaces.Tuple([BOX, spaces.MultiBinary(2)]), action_mask=spaces.MultiBinary(3))
+SIZES = [(spaces.Discrete(4), 4), (spaces.Discrete(4, start=-2), 4), (spaces.MultiDiscrete([2, 3]), 5), (spaces.MultiDiscrete([2, 3], start=[4, -1]), 5),
+         (spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])), 14), (spaces.MultiBinary(3), 3), (spaces.MultiBinary([2, 3]), 6), (spaces.Box(-1, 1, ()), 1), (BOX, 4),
+         (spaces.Box(-1, 1, (2, 3)), 6), (spaces.Box(-1, 1, (2, 3, 4)), 24), (spaces.Box(0, 255, (128,), np.uint8), 128), (spaces.Box(0, 9, (3, 3), np.int64), 9),
+         (spaces.Box(0, 255, (4, 4, 3), np.uint8), 48), (PICTURE, 3136), (CELLS_PICTURE, 32 * 3 * 4), (ROBOT, 32 * 3 * 4 + 5 + 4 + 2)]
+
+
+def generator(seed=0): return torch.Generator().manual_seed(seed)
+
+
+def observations(space, n, seed=0):
+    "n random observations as tensors"
+    if isinstance(space, spaces.Dict): return Batch({k: observations(s, n, seed) for k, s in space.spaces.items()})
+    if isinstance(space, spaces.Tuple): return Batch({str(i): observations(s, n, seed) for i, s in enumerate(space.spaces)})
+    one = copy.deepcopy(space)
+    one.seed(seed)
+    return torch.from_numpy(np.stack([np.asarray(one.sample()) for _ in range(n)]))
+
+
+# ---- encoders
+
+@pytest.mark.parametrize("space,size", SIZES, ids=[str(i) for i in range(len(SIZES))])
+def test_encoders_turn_every_space_into_floats_and_keep_what_tells_observations_apart(space, size):
+    encode, said = encoder(space, generator())
+    obs = observations(space, 6)
+    out = encode(obs)
+    assert out.shape == (6, size) and said == size and out.dtype == torch.float32 and torch.isfinite(out).all()
+    assert torch.allclose(encode(each(lambda x: x[2:3], obs)), out[2:3], atol=1e-6)
+    assert encode(blank(space, 3)).shape == (3, size)
+    with torch.no_grad():
+        assert MLP(space, (8,), 2, 1., generator())(obs).shape == (6, 2)    # six rows: the short road
+        assert MLP(space, (8,), 2, 1., generator())(observations(space, 40)).shape == (40, 2)
+
+
+def test_one_hot_vectors_count_from_start():
+    assert encoder(spaces.Discrete(3, start=5))[0](torch.tensor([5, 7])).tolist() == [[1, 0, 0], [0, 0, 1]]
+    encode, _ = encoder(spaces.MultiDiscrete([2, 3], start=[4, -1]))
+    assert encode(torch.tensor([[5, -1], [4, 1]])).tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
+    for space in (spaces.Discrete(3, start=5), spaces.MultiDiscrete([2, 3], start=[4, -1])):
+        assert space.contains(blank(space, 1)[0].numpy())
+
+
+def test_the_mask_is_not_encoded_and_reaches_the_distribution():
+    obs = observations(ROBOT, 5)
+    obs.action_mask = torch.tensor([[1, 0, 0]]).expand(5, 3).to(torch.int8)
+    for made in (encoder(ROBOT, generator())[0], Trunk(ROBOT, (8,), generator())):
+        assert torch.equal(made(obs), made(Batch(obs, action_mask=1 - obs.action_mask)))
+    actor = Actor(ROBOT, spaces.Discrete(3), (8,), generator())
+    assert actor(obs).probs.tolist() == [[1, 0, 0]] * 5
+    loss = actor(obs).entropy().sum() + actor(obs).logp(torch.zeros(5)).sum()
+    loss.backward()
+    assert all(torch.isfinite(p.grad).all() for p in actor.parameters())
+    with pytest.raises(ValueError, match="no action is allowed"): actor(Batch(obs, action_mask=obs.action_mask * 0))
+    with pytest.raises(SpaceProblem, match="but Box.* has 0 actions"): Actor(ROBOT, BOX, (8,), generator())
+
+
+def test_pictures_go_through_the_nature_network_layer_by_layer():
+    encode, _ = encoder(PICTURE, generator())
+    obs = observations(PICTURE, 2)
+    x = obs.permute(0, 3, 1, 2) / 255
+    for layer, (size, stride) in zip(encode.layers, [(8, 4), (4, 2), (3, 1)]):
+        assert layer.weight.shape[2:] == (size, size)
+        x = nn.functional.conv2d(x, layer.weight, layer.bias, stride).relu()
+    assert torch.allclose(encode(obs), x.flatten(1), atol=1e-6)
+    assert [layer.out_channels for layer in encode.layers] == [32, 64, 64]
+
+
+def test_which_picture_network_can_be_chosen():
+    assert len(encoder(PICTURE, generator(), "small")[0].layers) == 2 and encoder(PICTURE, how="flat")[1] == 84 * 84 * 3
+    assert encoder(spaces.Box(0, 1, (8, 8, 2)), generator(), "small")[1] == 128        # numbers in three axes, on demand
+    with pytest.raises(SpaceProblem, match="nature network does not fit pictures of shape"): encoder(CELLS_PICTURE, generator(), "nature")
+    with pytest.raises(SpaceProblem, match="channels first"): encoder(spaces.Box(0, 255, (4, 84, 84), np.uint8), generator())
+    with pytest.raises(ValueError, match="expected auto, flat, nature, small"): encoder(BOX, how="resnet")
+
+
+class Own(nn.Module):
+    def __init__(self): super().__init__(); self.norm = nn.BatchNorm1d(4)
+    def forward(self, obs): return self.norm(obs)[:, :3]
+
+
+def test_a_module_of_ones_own_is_the_encoder():
+    own = Own()
+    assert encoder(BOX, how=own) == (own, 3) and own.training and own.norm.num_batches_tracked == 0   # trying it out left no trace
+    net = MLP(BOX, (8,), 2, 1., generator(), encode=own)
+    assert len(list(net.parameters())) == 6 and net(observations(BOX, 5)).shape == (5, 2)
+    with pytest.raises(SpaceProblem, match=r"Identity turns .* expected \(2, features\)"): encoder(PICTURE, how=nn.Identity())
+
+
+@pytest.mark.parametrize("space", [spaces.Text(3), spaces.Dict(action_mask=spaces.MultiBinary(2)), spaces.Dict(ok=BOX, bad=spaces.Text(2)), spaces.Sequence(BOX)])
+def test_other_spaces_are_refused(space):
+    with pytest.raises(SpaceProblem, match="no encoder for the observation space"): encoder(space, generator())
+
+
+@pytest.mark.parametrize("space", [BOX, ROBOT, PICTURE])
+def test_equal_generators_give_equal_networks_and_global_ones_are_left_alone(space):
+    def make(seed):
+        rng = generator(seed)
+        return nn.ModuleList([MLP(space, (8,), 2, 1., rng), QNet(space, (8, 8), 3, rng, dueling=True, sigma=.5), Critics(space, BOX, (8,), rng, heads=2),
+                              MemoryNet(space, (8,), 4, dict(a=(2, 1.)), rng)])
+    before = torch.get_rng_state()
+    one, two, other = make(0), make(0), make(1)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters()))
+    assert any(not torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters()))
+
+
+def test_the_short_road_of_the_perceptron_follows_its_weights():
+    net = MLP(BOX, (8,), 2, 1., generator())
+    obs = observations(BOX, 5)
+    with torch.no_grad():
+        before = net(obs)
+        net.layers[0].weight.mul_(2)
+        assert not torch.allclose(net(obs), before) and torch.allclose(net(obs), net(obs.repeat(9, 1))[:5], atol=1e-6)
+        flatten(net).mul_(2)                                                # the weights have moved to another place
+        assert torch.allclose(net(obs), net(obs.repeat(9, 1))[:5], atol=1e-6)
+
+
+def test_actors_of_every_kind():
+    space, obs = spaces.Dict(go=spaces.Discrete(3), steer=spaces.Box(-2, 2, (2,))), observations(BOX, 6)
+    for box in (SquashedGaussian, Beta):
+        actor = Actor(BOX, space, (8,), generator(), box=box)
+        pi = actor(obs)
+        act = pi.sample(actor.kind.noise(space, np.random.default_rng(0), 6))
+        assert isinstance(pi, Product) and isinstance(pi.parts["steer"], box) and act.steer.abs().max() <= 2 and pi.logp(act).shape == (6,)
+    actor = Actor(BOX, space, (8,), generator())                            # Gaussian: its spread is a free parameter
+    assert actor.log_std.shape == (2,) and actor(obs).parts["steer"].log_std.shape == (6, 2)
+    actor(obs).entropy().sum().backward()
+    assert (actor.log_std.grad == 6).all()
+
+
+# ---- tables
+
+FINITE = [spaces.Discrete(5), spaces.Discrete(5, start=-2), spaces.MultiDiscrete([2, 3, 2]), spaces.MultiDiscrete([[2, 3], [1, 4]], start=[[4, -1], [0, 7]]),
+          spaces.MultiBinary(3), spaces.MultiBinary([2, 2]), spaces.Tuple([spaces.Discrete(3), spaces.Discrete(4), spaces.Discrete(2)]),
+          spaces.Dict(b=spaces.Discrete(3, start=1), a=spaces.Tuple([spaces.MultiBinary(2), spaces.Dict(deep=spaces.MultiDiscrete([3, 2]))]), action_mask=spaces.MultiBinary(2))]
+
+
+def pick(part, rows): return each(lambda x: x[rows], part)
+
+
+def everything(space):
+    "All observations of a finite space as one batch, in the order of their digits; masks are blank"
+    if isinstance(space, spaces.Discrete): return torch.arange(space.n) + int(space.start)
+    if isinstance(space, spaces.MultiDiscrete): return torch.from_numpy(np.stack([space.start + np.reshape(i, space.nvec.shape) for i in np.ndindex(*space.nvec.reshape(-1))]))
+    if isinstance(space, spaces.MultiBinary): return torch.from_numpy(np.stack([np.reshape(i, space.shape) for i in np.ndindex(*[2] * np.prod(space.shape))]).astype(np.int8))
+    made = {k: blank(s, 1) if k == "action_mask" else everything(s) for k, s in parts_of(space).items()}
+    sizes = {k: 1 if k == "action_mask" else cells(parts_of(space)[k]) for k in made}
+    places = dict(zip(made, torch.cartesian_prod(*map(torch.arange, sizes.values())).reshape(-1, len(sizes)).unbind(1)))
+    return Batch({k: pick(part, places[k]) for k, part in made.items()})
+
+
+@pytest.mark.parametrize("space", FINITE, ids=[str(i) for i in range(len(FINITE))])
+def test_every_observation_of_a_finite_space_has_a_row_of_its_own(space):
+    obs = everything(space)
+    assert row_of(space)(obs).tolist() == list(range(cells(space)))
+    some = observations(space, 7)
+    assert row_of(space)(some).dtype == torch.int64 and ((0 <= row_of(space)(some)) & (row_of(space)(some) < cells(space))).all()
+    table = Table(space, 3, 2.)
+    assert table.q.shape == (cells(space), 3) and table(obs).shape == (cells(space), 3)
+    table(some).sum().backward()
+    assert table.q.grad.sum() == 21 and check_finite("x", Spec(space, spaces.Discrete(3), 1)) == (cells(space), 3)
+
+
+def test_numbers_are_numpys():
+    sizes = (3, 4, 2)
+    obs = torch.from_numpy(np.stack([np.random.default_rng(0).integers(n, size=9) for n in sizes], 1))
+    want = np.ravel_multi_index(obs.numpy().T, sizes).tolist()
+    assert row_of(spaces.MultiDiscrete(sizes))(obs).tolist() == want
+    assert row_of(spaces.Tuple([spaces.Discrete(n) for n in sizes]))(Batch({str(i): obs[:, i] for i in range(3)})).tolist() == want
+
+
+def test_what_no_table_holds_is_refused_by_name():
+    for space, name in ((BOX, "the observation is Box"), (ROBOT, "the observation's part 'arm''s part '0' is Box"), (spaces.Dict(action_mask=spaces.MultiBinary(2)), "is Dict"),
+                        (spaces.Text(3), "is Text"), (spaces.Tuple([spaces.Discrete(2), spaces.Sequence(spaces.Discrete(2))]), "part '1' is Sequence")):
+        with pytest.raises(SpaceProblem, match=name): cells(space if space is not ROBOT else spaces.Dict(arm=ROBOT["arm"]))
+    with pytest.raises(SpaceProblem, match="expected at most 10,000,000"): Table(spaces.MultiBinary(10_000), 2, 0.)
+    with pytest.raises(SpaceProblem, match="10\\^7 cells"): Table(MOST // 2 + 1, 2, 0.)
+    with pytest.raises(SpaceProblem, match="alg keeps a table: the observation is Box.*dqn"): check_finite("alg", Spec(BOX, spaces.Discrete(2), 1))
+    with pytest.raises(SpaceProblem, match="alg keeps a table and needs Discrete actions"): check_finite("alg", Spec(spaces.Discrete(2), BOX, 1))
+
+
+# ---- heads
+
+@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize("parts", [None, 7])
+@pytest.mark.parametrize("sigma", [None, .5])
+def test_all_options_of_the_value_network_compose(dueling, parts, sigma):
+    net = QNet(BOX, (16, 8), 3, generator(), parts=parts, dueling=dueling, sigma=sigma)
+    obs, shape = observations(BOX, 5), (5, 3) if parts is None else (5, 3, parts)
+    assert net(obs).shape == shape
+    if dueling:
+        x = net.trunk(obs)
+        for i, layer in enumerate(net.streams["val"]): x = layer(x.relu() if i else x)
+        assert torch.allclose(net(obs).mean(1), x.reshape(net(obs).mean(1).shape) if parts else x[:, 0], atol=1e-6)
+    if sigma:
+        noise = torch.from_numpy(np.random.default_rng(0).standard_normal((5, sum(net.noise_sizes)), np.float32))
+        rows = torch.cat([net(obs[i:i + 1], noise[i]) for i in range(5)])
+        assert torch.allclose(net(obs, noise), rows, atol=1e-5)             # every row under its own noise
+    else: assert net.noise_sizes == []
+    net(obs).square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in net.parameters())
+
+
+def test_a_noisy_layer_has_the_deviation_it_says():
+    layer, x, rng = NoisyLinear(20, 3, generator(), sigma=.5), torch.ones(1, 20), np.random.default_rng(0)
+    noise = torch.from_numpy(rng.standard_normal((20_000, 23), np.float32))
+    out = layer(x.expand(20_000, 20), noise)
+    # Var y = sigma^2 / p * E|e| * sum_i (E|e_i| + its covariances, which vanish) + the same for the bias
+    mean_abs = (2 / np.pi)**.5
+    assert torch.allclose(out.mean(0), layer(x)[0], atol=.02)
+    assert torch.allclose(out.var(0), torch.tensor(.25 / 20 * mean_abs * (20 * mean_abs + 1)), rtol=.06)
+
+
+def test_noise_can_be_kept_and_is_saved_with_the_weights():
+    net, obs = QNet(BOX, (16, 8), 3, generator(), sigma=.5), observations(BOX, 5)
+    quiet = net(obs)
+    redraw(net, np.random.default_rng(3))
+    kept, twin = net(obs), QNet(BOX, (16, 8), 3, generator(9), sigma=.5)
+    twin.load_state_dict(net.state_dict())
+    assert torch.equal(twin(obs), kept) and not torch.allclose(kept, quiet)
+    redraw(twin, np.random.default_rng(4))
+    assert not torch.allclose(twin(obs), kept)
+    redraw(twin, np.random.default_rng(3))
+    assert torch.equal(twin(obs), kept)
+    redraw(twin, None)
+    assert torch.equal(twin(obs), quiet)
+
+
+def test_means_of_distributions():
+    logits = torch.randn(4, 3, 5, generator=generator())
+    atoms = torch.linspace(-2, 2, 5)
+    assert torch.allclose(expected(logits, atoms), (logits.softmax(-1) * atoms).sum(-1), atol=1e-6)
+    assert midpoints(2).tolist() == [.25, .75]
+
+
+@pytest.mark.parametrize("action_space", [BOX, spaces.Discrete(3), spaces.Dict(go=spaces.Discrete(3), steer=BOX)])
+@pytest.mark.parametrize("heads", [1, 2, 5])
+def test_critics_are_separate_networks_computed_at_once(heads, action_space):
+    net, obs, act = Critics(BOX, action_space, (16, 8), generator(), heads=heads), observations(BOX, 6), observations(action_space, 6)
+    out = net(obs, act)
+    assert out.shape == (6, heads)
+    x = torch.cat([net.encode(obs), net.encode_act(act)], -1)
+    for k in range(heads):
+        one = x
+        for i, (w, b) in enumerate(zip(net.weights, net.biases)): one = nn.functional.linear(one.relu() if i else one, w[k], b[k, 0])
+        assert torch.allclose(out[:, k], one[:, 0], atol=1e-5)
+    out[:, 0].sum().backward()
+    assert all(p.grad[1:].abs().sum() == 0 for p in net.parameters())       # a head's loss moves no other head
+    assert net.weights[0].grad[0].abs().sum() > 0
+
+
+def test_heads_share_a_trunk_or_not():
+    obs, outputs = observations(BOX, 5), dict(logits=(3, .01), val=(1, 1.))
+    for shared in (True, False):
+        net = Heads(BOX, (8,), outputs, generator(), shared)
+        out = net(obs)
+        assert list(out) == ["logits", "val"] and out.logits.shape == (5, 3) and out.logits.abs().max() < .1
+        out.val.sum().backward()
+        moved = [p.grad is not None and bool(p.grad.abs().sum() > 0) for p in net.ends["logits"].parameters()]
+        assert not any(moved) and (not shared or net.trunk.layers[0].weight.grad.abs().sum() > 0)
+
+
+# ---- memory
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(sorted(CELLS)), st.integers(1, 12), st.integers(1, 4), st.floats(0, 1), st.integers(0, 10**6))
+def test_a_chunk_equals_its_steps_however_it_is_cut(kind, steps, rows, p, seed):
+    rng = generator(seed)
+    net, x, first = Recurrent(3, 5, rng, kind), torch.randn(steps, rows, 3, generator=rng), torch.rand(steps, rows, generator=rng) < p
+    start = torch.randn(rows, net.states * 5, generator=rng)
+
+    def cell(x, carry):
+        out, carry = net.run(x[None], carry)
+        return out[0], carry
+    whole, last = net(x, start, first)
+    stepped, after = unroll(cell, x, start, first)
+    assert torch.allclose(whole, stepped, atol=1e-6) and torch.allclose(last, after, atol=1e-6)
+    half = steps // 2
+    if half:
+        one, carry = net(x[:half], start, first[:half])
+        two, carry = net(x[half:], carry, first[half:])
+        assert torch.allclose(torch.cat([one, two]), whole, atol=1e-6) and torch.allclose(carry, last, atol=1e-6)
+    for b in range(rows):                                                   # rows do not see one another
+        alone, _ = net(x[:, b:b + 1], start[b:b + 1], first[:, b:b + 1])
+        assert torch.allclose(alone[:, 0], whole[:, b], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_nothing_passes_a_reset_neither_numbers_nor_gradients(kind):
+    net, x = Recurrent(3, 5, generator(), kind), torch.randn(6, 2, 3, generator=generator(1), requires_grad=True)
+    first = torch.zeros(6, 2, dtype=torch.bool)
+    first[4, 0] = True
+    start = torch.full((2, net.states * 5), torch.nan)
+    start[1] = 0
+    out, _ = net(x, start, first | (torch.arange(6) == 0)[:, None])         # a carry that is no number is forgotten, too
+    assert torch.isfinite(out).all()
+    out, _ = net(x, net.initial(2), first)
+    grad, = torch.autograd.grad(out[5].sum(), x)
+    assert (grad[:4, 0] == 0).all() and (grad[4:, 0] != 0).any() and (grad[:4, 1] != 0).any()
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("space", [BOX, spaces.Dict(a=BOX, b=spaces.Tuple([spaces.Discrete(3)]))])
+def test_acting_step_by_step_is_learning_on_the_chunk(kind, space):
+    net, flat = MemoryNet(space, (8,), 6, dict(logits=(3, 1.), val=(1, 1.)), generator(), kind), observations(space, 20)
+    obs = each(lambda x: x.unflatten(0, (5, 4)), flat)
+    first = torch.rand(5, 4, generator=generator(2)) < .3
+    chunk, last = net(obs, net.initial(4), first)
+    carry = net.initial(4)
+    for t in range(5):
+        out, carry = net.act(each(lambda x: x[t], obs), carry, first[t])
+        for name in out: assert torch.allclose(out[name], chunk[name][t], atol=1e-6)
+    assert torch.allclose(carry, last, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_recurrent_networks_follow_a_flattened_vector_and_a_saved_state(kind):
+    "The learner keeps all weights as one vector; torch's GRU must read from there"
+    net, x, first = Recurrent(3, 5, generator(), kind), torch.randn(4, 2, 3), torch.zeros(4, 2, dtype=torch.bool)
+    before = net(x, net.initial(2), first)[0]
+    vector = flatten(net)
+    assert torch.allclose(net(x, net.initial(2), first)[0], before, atol=1e-6)
+    with torch.no_grad(): vector.mul_(.5)
+    after = net(x, net.initial(2), first)[0]
+    assert not torch.allclose(after, before)
+    after.sum().backward()
+    assert vector.grad.abs().sum() > 0
+    for twin in (copy.deepcopy(net), Recurrent(3, 5, generator(7), kind)):
+        twin.load_state_dict(net.state_dict())
+        assert torch.equal(twin(x, net.initial(2), first)[0], after)
