@@ -5,78 +5,106 @@
 # %% auto #0
 __all__ = ['Ring']
 
-# %% ../../nbs/3_buffers/30_buffers.ipynb #72bcb28c
+# %% ../../nbs/3_buffers/30_buffers.ipynb #7cbc174b
 import numpy as np
 import torch
 
 from ..core import state as files
-from ..core.batch import Batch, like
+from ..core.batch import Batch, columns, each, like
 
-# %% ../../nbs/3_buffers/30_buffers.ipynb #1bc3d49e
+# %% ../../nbs/3_buffers/30_buffers.ipynb #40d54445
+def put(columns, where, row, envs):
+    "Write a row (N, ...) at places (n,) of columns that have one axis for time and environment; envs (n,) picks its environments, None means all"
+    for name, column in columns.items():
+        if isinstance(column, dict): put(column, where, row[name], envs)
+        else: column[where] = row[name] if envs is None else row[name][envs]
+
+# %% ../../nbs/3_buffers/30_buffers.ipynb #bdacab6d
 class Ring:
     "The newest `capacity` transitions of each of N environments"
-    def __init__(self, capacity, num_envs):
-        self.capacity, self.num_envs, self.rows = int(capacity), num_envs, None
+    def __init__(self, capacity, num_envs, make=like):
+        self.capacity, self.num_envs, self.make, self.rows = int(capacity), num_envs, make, None
         self.heads, self.sizes = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)   # next place to write; rows held
-        self.fresh = np.zeros(num_envs, np.int64)                            # rows nobody has learned from yet
+        self.fresh, self.written = np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64)   # rows nobody has learned from yet; rows ever written
         self.added, self.everyone = 0, np.arange(num_envs)
+        self.attached = {}                                                   # what is saved with the rows, by name: priorities, a tally
 
     def allocate(self, example):
         "Make room, shaped as one row (N, ...)"
-        self.rows = like(example, self.capacity)
-        self.places = {k: v.reshape(-1, *v.shape[2:]) for k, v in self.rows.items()}    # the same memory, one axis: to write
-        self.flat = Batch({k: torch.from_numpy(v) for k, v in self.places.items()})     # and to read
+        self.rows = self.make(example, self.capacity)
+        self.places = each(lambda x: x.reshape(-1, *x.shape[2:]), self.rows)    # the same memory, one axis: to write
+        self.flat = each(torch.from_numpy, self.places)                         # and to read
 
     def add(self, row, valid=None):
         "Write one transition of every environment that made one; row has axes (N, ...) -> how many"
         if self.rows is None: self.allocate(row)
         n = self.num_envs if valid is None else int(np.count_nonzero(valid))
         everyone = n == self.num_envs
-        envs = self.everyone if everyone else np.flatnonzero(valid)
+        envs = slice(None) if everyone else np.flatnonzero(valid)
         at = self.heads[envs]
-        where = at * self.num_envs + envs
-        for name, column in self.places.items(): column[where] = row[name] if everyone else row[name][envs]
+        where = at * self.num_envs + self.everyone[envs]
+        put(self.places, where, row, None if everyone else envs)
         self.heads[envs] = (at + 1) % self.capacity
         self.sizes[envs] = np.minimum(self.sizes[envs] + 1, self.capacity)
         self.fresh[envs] += 1
+        self.written[envs] += 1
         self.added += n
         return n
 
     def __len__(self): return int(self.sizes.sum())
     @property
-    def nbytes(self): return sum(c.nbytes for c in self.rows.values()) if self.rows else 0
+    def nbytes(self): return sum(c.nbytes for _, c in columns(self.rows or {}))
     def __repr__(self): return f"Ring({len(self):,} of {self.capacity:,} x {self.num_envs} rows, {self.nbytes / 1e6:.1f} MB, columns {list(self.rows or [])})"
 
-# %% ../../nbs/3_buffers/30_buffers.ipynb #8c9d1113
+# %% ../../nbs/3_buffers/30_buffers.ipynb #a796d2ab
 def gather(self, index, names=None):
     "Rows by number -> Batch of copies, of all columns or of those named"
     index = torch.as_tensor(index)
     lead, flat = index.shape, index.reshape(-1)
-    picked = Batch({k: self.flat[k].index_select(0, flat) for k in names or self.flat})
-    return picked if index.ndim == 1 else Batch({k: v.unflatten(0, lead) for k, v in picked.items()})
+    picked = each(lambda x: x.index_select(0, flat), Batch({k: self.flat[k] for k in names or self.flat}))
+    return picked if index.ndim == 1 else each(lambda x: x.unflatten(0, lead), picked)
 
 def newest(self, steps):
     "Numbers (T, N) of the last rows of each environment, oldest first"
     if self.sizes.min() < steps: raise ValueError(f"{steps} steps asked for, but an environment holds {self.sizes.min()}")
     return (self.heads - steps + np.arange(steps)[:, None]) % self.capacity * self.num_envs + self.everyone
 
-def uniform(self, rng, n):
-    "n row numbers, drawn with replacement"
-    total = len(self)
-    if total == 0: raise ValueError("an empty buffer has nothing to draw from")
-    if (self.sizes == self.sizes[0]).all(): return rng.integers(total, size=n)  # the same first places, or all places, of each
-    ends, pick = np.cumsum(self.sizes), rng.integers(total, size=n)
+def locate(self, pick, counts):
+    "Row numbers of the pick-th of the newest counts[n] rows of each environment, oldest first, one environment after the other"
+    ends = np.cumsum(counts)
     env = np.searchsorted(ends, pick, side="right")
     age = ends[env] - pick                                                  # 1 for the newest row of its environment
     return (self.heads[env] - age) % self.capacity * self.num_envs + env
 
-Ring.gather, Ring.newest, Ring.uniform = gather, newest, uniform
+def latest(self, counts=None):
+    "Row numbers of the newest counts[n] rows of each environment (all of them, if not told), in the order of `locate`"
+    counts = np.minimum(self.sizes if counts is None else counts, self.sizes)
+    return self.locate(np.arange(counts.sum()), counts)
 
-# %% ../../nbs/3_buffers/30_buffers.ipynb #50c64e7d
+def uniform(self, rng, n):
+    "n row numbers, drawn with replacement"
+    total = len(self)
+    if total == 0: raise ValueError("an empty buffer has nothing to draw from")
+    pick = rng.integers(total, size=n)
+    if total == self.capacity * self.num_envs or (self.heads * self.num_envs == total).all(): return pick   # all places, or the same first ones of each
+    return self.locate(pick, self.sizes)
+
+Ring.gather, Ring.newest, Ring.locate, Ring.latest, Ring.uniform = gather, newest, locate, latest, uniform
+
+# %% ../../nbs/3_buffers/30_buffers.ipynb #3209033c
+def age(self, index):
+    "How many rows of the same environment were written after each row"
+    t, env = np.divmod(np.asarray(index), self.num_envs)
+    return (self.heads[env] - t - 1) % self.capacity
+
+def number(self, index):
+    "How many rows of the same environment were written before each row, from the very first on"
+    return self.written[np.asarray(index) % self.num_envs] - 1 - self.age(index)
+
 def ahead(self, index, n):
     "The n rows from each row on: numbers (n, B), and whether each still belongs to the same stretch of experience (n, B)"
     t, env = np.divmod(np.asarray(index), self.num_envs)
-    left = (self.heads[env] - t - 1) % self.capacity                        # rows written after this one
+    left = self.age(index)
     rows = (t + np.arange(n)[:, None]) % self.capacity * self.num_envs + env
     alive = np.arange(n)[:, None] <= left
     if n > 1:
@@ -84,32 +112,37 @@ def ahead(self, index, n):
         alive[1:] &= ~np.logical_or.accumulate(done[:-1])
     return rows, alive
 
-Ring.ahead = ahead
+Ring.age, Ring.number, Ring.ahead = age, number, ahead
 
-# %% ../../nbs/3_buffers/30_buffers.ipynb #4724faaa
+# %% ../../nbs/3_buffers/30_buffers.ipynb #2582ec7b
 def state(self):
-    used = int(self.sizes.max())                                            # places fill from 0 on, so these are all that were written
-    rows = self.rows and Batch({k: v[:used] for k, v in self.rows.items()})
-    return dict(capacity=self.capacity, num_envs=self.num_envs, rows=rows, heads=self.heads, sizes=self.sizes, fresh=self.fresh, added=self.added)
+    used = min(max(int(self.written.max()), 1), self.capacity)              # places fill from 0 on, so these are all that were written; one at least, for its shapes
+    rows = self.rows and self.rows[:used]
+    return dict(capacity=self.capacity, num_envs=self.num_envs, rows=rows, heads=self.heads, sizes=self.sizes, fresh=self.fresh, written=self.written,
+                added=self.added, attached={k: v.state() for k, v in self.attached.items()})
 
 def restore(self, tree):
     if (tree["capacity"], tree["num_envs"]) != (self.capacity, self.num_envs):
         raise files.FileProblem(f"holds {tree['capacity']} x {tree['num_envs']} rows, expected {self.capacity} x {self.num_envs}: set capacity and num_envs alike")
-    self.heads, self.sizes, self.fresh = (tree[name].copy() for name in ("heads", "sizes", "fresh"))
+    if missing := [name for name in tree["attached"] if name not in self.attached]:
+        raise files.FileProblem(f"was saved with {missing[0]!r} attached, which this buffer lacks (it has {list(self.attached)}): attach it before restoring")
+    self.heads, self.sizes, self.fresh, self.written = (tree[name].copy() for name in ("heads", "sizes", "fresh", "written"))
     self.added, self.rows = tree["added"], None
     if tree["rows"]:
         self.allocate(tree["rows"][0])
-        self.rows[:int(self.sizes.max())] = tree["rows"]
+        self.rows[:len(tree["rows"])] = tree["rows"]
+    for name, inner in tree["attached"].items(): self.attached[name].restore(inner)
 
 Ring.state, Ring.restore = state, restore
 
-# %% ../../nbs/3_buffers/30_buffers.ipynb #b2858f52
+# %% ../../nbs/3_buffers/30_buffers.ipynb #22db9166
 def save_ring(self, path): files.save(path, self.state(), kind="buffer")
 
 def load_ring(path):
-    "The buffer that `save` wrote"
-    tree = files.load(path, kind="buffer")
+    "The buffer that `save` wrote, without what was attached to it"
+    tree = files.load(path, kind="buffer") | dict(attached={})
     ring = Ring(tree["capacity"], tree["num_envs"])
+    if more := tree.keys() - ring.state().keys(): raise files.FileProblem(f"{path}: holds more than a plain ring ({', '.join(sorted(more))}); make the buffer it was and restore(state.load(path, 'buffer'))")
     ring.restore(tree)
     return ring
 
