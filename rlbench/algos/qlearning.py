@@ -5,20 +5,18 @@
 # %% auto #0
 __all__ = ['td_target', 'QSettings', 'QLearning']
 
-# %% ../../nbs/4_algos/41_qlearning.ipynb #3927a0a2
+# %% ../../nbs/4_algos/41_qlearning.ipynb #7ad71270
 from dataclasses import dataclass
 
-import gymnasium as gym
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, register, rounds
+from .algorithm import Algorithm, Node, called, did, fan, register, rounds
 from ..buffers.buffers import Ring
 from ..core.batch import Batch
 from ..core.config import Schedule, hp
-from ..policies.distributions import SpaceProblem
 from ..policies.exploration import epsilon_greedy, epsilon_noise
-from ..policies.networks import Table
+from ..policies.networks import Table, check_finite
 
 # %% ../../nbs/4_algos/41_qlearning.ipynb #bd7dcf33
 def td_target(rew, term, next_val, gamma):
@@ -34,15 +32,14 @@ class QSettings(Algorithm):
     initial: float = hp(0., "every Q at the start", up="it should try everything once (optimism)", live=False)
     capacity: int = hp(1000, "transitions kept to look at, for each environment", low=1, live=False)
 
-# %% ../../nbs/4_algos/41_qlearning.ipynb #738cc78d
+# %% ../../nbs/4_algos/41_qlearning.ipynb #2d395af6
 @register("qlearning")
 @dataclass(frozen=True)
 class QLearning(QSettings):
     "Tabular Q-learning (Watkins, 1989)"
     def nets(self, spec, rng):
-        for space in (spec.observation_space, spec.action_space):
-            if not isinstance(space, gym.spaces.Discrete): raise SpaceProblem(f"qlearning keeps a table and needs Discrete spaces, got {space}; try dqn")
-        return nn.ModuleDict(dict(q=Table(spec.observation_space.n, spec.action_space.n, self.initial)))
+        _, actions = check_finite("qlearning", spec)
+        return nn.ModuleDict(dict(q=Table(spec.observation_space, actions, self.initial)))
 
     def buffer(self, spec): return Ring(self.capacity, spec.num_envs)
     def optimiser(self, parameters): return torch.optim.SGD(parameters, lr=1.)
@@ -66,3 +63,7 @@ class QLearning(QSettings):
 
     def values(self, nets, obs): return nets.q(obs)
     def td_error(self, nets, batch): return self.loss(nets, batch)[1]["delta"]
+    @torch.no_grad()
+    def backup(self, nets, batch):
+        here, there = nets.q(batch[:1].obs)[0], nets.q(batch[:1].next_obs)[0]
+        return did(batch[0], here[batch.act[0]], Node("end") if batch.term[0] else Node(called(batch[0].next_obs), edges=fan(there)))

@@ -1,0 +1,250 @@
+"""Tile coding, semi-gradient SARSA on it, and gradient TD: Sutton & Barto, chapters 9 to 11."""
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+import rlbench.envs.mazes  # noqa: F401  (registers the star)
+from rlbench.algos.algorithm import Spec
+from rlbench.algos.linear import LinearSarsa, LinearTD, LinearValues, OneHot, Tiles, tiles_for
+from rlbench.core.config import ConfigError, Linear
+from rlbench.core.state import same
+from rlbench.envs.mazes import STAR
+from rlbench.envs.tabular import GridWorld, evaluate_policy, model_of
+from rlbench.policies.distributions import SpaceProblem
+from rlbench.training.trainer import Trainer, load
+
+BAIRD = dict(behaviour=(6 / 7, 1 / 7), policy=(0., 1.), initial=(1., 1, 1, 1, 1, 1, 10, 1))
+numbers = st.floats(-3, 5, width=32)
+
+
+# ---- tiles ---------------------------------------------------------------------------------------------------------------
+
+def tile_by_hand(point, low, high, tiles, tilings):
+    "One number for each tiling, in plain Python"
+    found = []
+    for k in range(tilings):
+        cell = []
+        for j, x in enumerate(point):
+            share = min(max((float(np.float32(x)) - low) / (high - low), 0.), 1.)
+            cell.append(int(share * tiles + (k * (2 * j + 1) / tilings) % 1))
+        found.append(k * (tiles + 1)**len(point) + sum(c * (tiles + 1)**j for j, c in enumerate(cell)))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(numbers, min_size=1, max_size=3), st.integers(1, 6), st.sampled_from([1, 2, 4, 8]))
+def test_tiles_are_the_definition(point, tiles, tilings):
+    D = len(point)
+    coding = Tiles(torch.full((D,), -2., dtype=torch.float64), torch.full((D,), 4., dtype=torch.float64), tiles, tilings)
+    got = coding(torch.tensor([point]))[0].tolist()
+    assert got == tile_by_hand(point, -2., 4., tiles, tilings)
+    assert [number // (tiles + 1)**D for number in got] == list(range(tilings))  # exactly one in each tiling
+    assert max(got) < coding.size
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.tuples(numbers, numbers), st.floats(0, 2 * np.pi), st.floats(0, .1))
+def test_neighbours_share_tiles(point, angle, distance):
+    coding = Tiles(torch.full((2,), -3.).double(), torch.full((2,), 5.).double(), 8, 8)  # tiles of length 1
+    a = torch.tensor([point]).double()
+    near, far = a + distance * torch.tensor([np.cos(angle), np.sin(angle)]), a + 1.01
+    shared = lambda b: (coding(a) == coding(b)).sum().item()
+    assert shared(a) == 8 and shared(near) >= 6  # a step of a tenth crosses at most one border in each dimension ...
+    inside = (a < 3.9).all()
+    assert not inside or shared(far) == 0        # ... and of more than one tile, all
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 3), ()])
+def test_tiles_of_any_leading_axes(shape):
+    coding = Tiles(torch.zeros(2).double(), torch.ones(2).double(), 4, 8)
+    obs = torch.rand(*shape, 2, generator=torch.Generator().manual_seed(0))
+    assert coding(obs).shape == (*shape, 8)
+    flat = coding(obs.reshape(-1, 2)).reshape(*shape, 8)
+    assert torch.equal(coding(obs), flat)
+
+
+def test_values_are_sums_and_their_gradient_is_one_for_each_tile():
+    values = LinearValues(Tiles(torch.zeros(2).double(), torch.ones(2).double(), 4, 8), 3, 0.)
+    obs = torch.rand(5, 2, generator=torch.Generator().manual_seed(0))
+    values(obs)[:, 1].sum().backward()
+    want = torch.zeros(8 * 25).index_add(0, values.features(obs).flatten(), torch.ones(40))
+    assert torch.equal(values.w.grad[:, 1].float(), want) and not values.w.grad[:, [0, 2]].any()
+
+
+def test_boxes_without_bounds_say_which_and_what_to_do():
+    with pytest.raises(SpaceProblem, match=r"none in dimension 1, 3.*low= and high="):
+        Trainer("CartPole-v1", "linear_sarsa")
+    trainer = Trainer("CartPole-v1", "linear_sarsa", tiles=4, eps=.1, low=(-2.4, -3, -.21, -3), high=(2.4, 3, .21, 3))
+    assert trainer.run(steps=300).learner.nets.q.w.abs().sum() > 0
+    with pytest.raises(ConfigError, match="must be below"):
+        Trainer("CartPole-v1", "linear_sarsa", low=(2.4, -3, -.21, -3), high=(2.4, 3, .21, 3))
+    with pytest.raises(ConfigError, match="2 numbers, expected 4"):
+        Trainer("CartPole-v1", "linear_sarsa", low=(2.4, -3))
+    with pytest.raises(SpaceProblem, match="at most 1,000,000"):
+        tiles_for("it", gym.spaces.Box(0, 1, (8,)), 8, 8, None, None)
+    for space in (gym.spaces.Box(0, 1, (2, 2)), gym.spaces.MultiBinary(3)):
+        with pytest.raises(SpaceProblem, match="one axis"):
+            tiles_for("it", space, 8, 8, None, None)
+    with pytest.raises(SpaceProblem, match="linear_sarsa needs Discrete actions"):
+        Trainer("Pendulum-v1", "linear_sarsa")
+
+
+# ---- semi-gradient control ---------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("how", [dict(target="sarsa"), dict(target="expected"), dict(target="q"), dict(n=3), dict(n=4, lam=.5), dict(target="q", double=True),
+                                 dict(target="expected", off="tree", n=3), dict(target="expected", off="importance", n=3)], ids=str)
+def test_one_hot_features_are_a_table(how):
+    more = how | dict(alpha=.5, eps=.2, gamma=.9)
+    linear, table = (Trainer("rlbench/CliffWalk-v0", algo, **more).run(steps=400) for algo in ("linear_sarsa", "sarsa"))
+    w, q = linear.learner.nets.q.w, table.learner.nets.q.q
+    assert w.shape == q.shape and w.abs().max() > 1
+    torch.testing.assert_close(w, q.double(), rtol=1e-9, atol=1e-9)
+
+
+def car(**more): return Trainer("MountainCar-v0", "linear_sarsa", env_settings=dict(max_episode_steps=-1), capacity=10, **more)
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_step_with_alpha_corrects_that_share_of_the_error(n):
+    trainer = car(n=n, eps=.2)
+    trainer.until("update", 300)
+    nets = trainer.learner.nets
+    trainer.until("update")
+    batch = trainer.learner.last["batch"]
+    now = nets.q(batch.obs)[0, batch.act[0]].item()
+    before, target = (trainer.learner.last["parts"][name].item() for name in ("q", "target"))
+    assert now == pytest.approx(before + .5 * (target - before), abs=1e-9) and abs(target - before) > 1e-6
+
+
+def test_n_step_sarsa_on_tiles_is_the_box():
+    "Section 10.2 in plain numpy, on the transitions and actions of a run"
+    n, steps, alpha = 3, 500, .4
+    trainer = Trainer("MountainCar-v0", "linear_sarsa", n=n, eps=.3, alpha=alpha, gamma=.97, env_settings=dict(max_episode_steps=120))
+    rows = [trainer.until("step").data for _ in range(steps)]
+    tiles, w = trainer.learner.nets.q.features, np.zeros(trainer.learner.nets.q.w.shape)
+    feature = lambda obs: tiles(torch.from_numpy(obs))[0].numpy()
+
+    def update(first, last, act):
+        "From row `first`, with rewards up to row `last`, and the action after it, None for the expectation"
+        ret = sum(.97**k * float(rows[first + k].rew[0]) for k in range(last - first + 1))
+        q = w[feature(rows[last].next_obs)].sum(0)
+        best = q == q.max()
+        ahead = q[act] if act is not None else (q * (.3 / 3 + .7 * best / best.sum())).sum()
+        x, a = feature(rows[first].obs), rows[first].act[0]
+        w[x, a] += alpha / 8 * (ret + .97**(last - first + 1) * ahead - w[x, a].sum())
+
+    start = 0
+    for t in range(steps):
+        if t - n >= start:
+            update(t - n, t - 1, rows[t].act[0])
+        if rows[t].trunc[0]:
+            for first in range(max(start, t - n + 1), t + 1):
+                update(first, t, None)
+            start = t + 1
+    while trainer.owed:
+        trainer.advance()
+    np.testing.assert_allclose(trainer.learner.nets.q.w.detach().numpy(), w, atol=1e-10)
+    assert start > 0 and np.abs(w).max() > .1
+
+
+def test_figure_10_4():
+    "Mountain car, n = 4, α = .5, 8 tilings of 8 x 8, always greedy: many hundred steps in the first episodes, about 200 after ten"
+    trainer = car(n=4, seed=0)
+    lengths = [trainer.until("episode").ended[0][2] for _ in range(12)]
+    assert lengths[0] > 400 and min(lengths) >= 85  # no policy is faster from the lucky side of the valley
+    assert np.mean(lengths[:4]) > 2 * np.mean(lengths[8:]) and np.mean(lengths[8:]) < 300
+
+
+def test_resume_on_tiles(tmp_path):
+    trainer = car(n=3, eps=.1)
+    trainer.run(steps=100)
+    trainer.save(tmp_path / "a.rlb")
+    twin = load(tmp_path / "a.rlb")
+    for one in (trainer, twin):
+        one.run(steps=80)
+    assert same(trainer.state(), twin.state())
+
+
+def test_backup_names_points_of_a_box():
+    trainer = car(eps=.1)
+    trainer.until("update", 20)
+    node = trainer.learner.algo.backup(trainer.learner.nets, trainer.learner.last["batch"])
+    assert node.text.startswith("s -0.") and node.edges[0][1].edges[0][0] == "r -1" and len(node.edges[0][1].edges[0][1].edges) == 3
+    trainer = car(n=4, eps=.1)
+    trainer.until("update", 20)
+    assert "3 more steps" in str(trainer.learner.algo.backup(trainer.learner.nets, trainer.learner.last["batch"]))
+
+
+# ---- prediction ----------------------------------------------------------------------------------------------------------
+
+def star(method, steps, **more):
+    "Weights (steps, 8) of a run on the star"
+    trainer, found = Trainer("rlbench/BairdStar-v0", "linear_td", method=method, gamma=.99, **BAIRD | more), []
+    for _ in range(steps):
+        trainer.until("update")
+        found.append(trainer.learner.nets.v.w.detach().numpy().copy())
+    return np.array(found), trainer
+
+
+def by_hand(trainer, steps, method, alpha, beta, gamma=.99):
+    "Equations 11.2 and those of section 11.7, on the transitions of a run"
+    w, h = np.array(BAIRD["initial"], float), np.zeros(8)
+    for _ in range(steps):
+        row = trainer.until("step").data
+        x, to = row.obs[0].astype(float), row.next_obs[0].astype(float)
+        rho = 7. if row.act[0] == 1 else 0.
+        delta = gamma * w @ to - w @ x
+        step = dict(td=delta * x, tdc=delta * x - gamma * to * (x @ h), gtd2=(x - gamma * to) * (x @ h))[method]
+        w, h = w + alpha * rho * step, h + beta * rho * (delta - h @ x) * x
+    return w
+
+
+@pytest.mark.parametrize("method", ["td", "tdc", "gtd2"])
+def test_the_three_methods_are_the_books(method):
+    w, _ = star(method, 300, alpha=.01, beta=.05)
+    twin = Trainer("rlbench/BairdStar-v0", "linear_td", method=method, gamma=.99, alpha=.01, beta=.05, **BAIRD)
+    np.testing.assert_allclose(w[-1], by_hand(twin, 300, method, .01, .05), rtol=1e-9)
+
+
+def test_bairds_counterexample():
+    "Figures 11.2 and 11.5: semi-gradient TD diverges; TDC stays bounded and its values come down from 5.3 to about 2"
+    error = lambda w: np.sqrt(((w @ STAR.T)**2).mean(-1))
+    td, _ = star("td", 1200, alpha=.01)
+    size = np.abs(td).max(1)
+    assert size[599] > 3 * 10 and size[1199] > 3 * size[599]            # grows, and goes on growing
+    tdc, _ = star("tdc", 1200, alpha=.005, beta=.05)
+    assert np.abs(tdc).max() <= 10.5 and error(tdc[-300:]).max() < .6 * error(np.array(BAIRD["initial"]))
+    on, _ = star("td", 1200, alpha=.01, policy=None, behaviour=(6 / 7, 1 / 7))
+    assert error(on[-1]) < .6 * error(np.array(BAIRD["initial"]))       # on the policy it converges
+
+
+def test_one_hot_prediction_is_the_value_of_the_policy():
+    "A walk of five states, each way with its own chance: exact values by solving, learned off the policy"
+    model = model_of(GridWorld("H.S.G"))
+    want = evaluate_policy(model, np.tile([0., .75, 0., .25], (5, 1)), .9)  # up, right, down, left
+    trainer = Trainer("rlbench/FourRooms-v0", "linear_td", method="tdc", gamma=.9, alpha=Linear(.1, .004, 5000), beta=.02, num_envs=4,
+                      behaviour=(0., .5, 0., .5), policy=(0., .75, 0., .25), env_settings=dict(rows="H.S.G"))
+    trainer.run(steps=12000)
+    got = trainer.learner.algo.values(trainer.learner.nets, torch.arange(5)).detach().numpy()
+    np.testing.assert_allclose(got[1:4], want[1:4], atol=.05)
+
+
+def test_features_of_other_spaces():
+    box = Spec(gym.spaces.Box(-1, 1, (2, 3)), gym.spaces.Discrete(2), 1)
+    assert LinearTD().nets(box, None).v.w.shape == (6,)
+    finite = Spec(gym.spaces.Discrete(3, start=2), gym.spaces.Discrete(2), 1)
+    nets = LinearTD(initial=(1., 2., 3.)).nets(finite, None)
+    assert LinearTD().values(nets, torch.tensor([2, 4])).tolist() == [1, 3]
+    q = LinearSarsa(initial=2.).nets(finite, None)
+    assert isinstance(q.q.features, OneHot) and q.q(torch.tensor([4, 2])).tolist() == [[2, 2]] * 2
+
+
+@pytest.mark.parametrize("wrong,words", [
+    (dict(behaviour=(1., 0.), policy=(0., 1.)), "never takes"), (dict(behaviour=(.5, .4)), "sum to 1"),
+    (dict(policy=(1.,)), "2 chances"), (dict(initial=(1., 2.)), "expected one or 8")])
+def test_settings_that_do_not_fit(wrong, words):
+    with pytest.raises(ConfigError, match=words):
+        Trainer("rlbench/BairdStar-v0", "linear_td", **wrong)
+
