@@ -8,15 +8,20 @@ import time
 import ipywidgets as widgets
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 from PIL import Image
 
 import rlbench
+from rlbench.algos.algorithm import Algorithm, algorithms
 from rlbench.core.state import same
 from rlbench.lab import player as players
 from rlbench.lab.components import as_page, press
+from rlbench.lab.drawing import short
 from rlbench.lab.player import DRIVERS, Closed, Player
 from rlbench.lab.workbench import VIEWS, Workbench
+from rlbench.policies.distributions import SpaceProblem
 from rlbench.training.trainer import Trainer
+from tests.conftest import small
 
 SMALL = dict(seed=0, num_envs=2, horizon=16, minibatches=2, epochs=2)
 
@@ -229,8 +234,8 @@ def test_keys(bench):
     ("CartPole-v1", "ppo", {"curve", "frame", "values", "actions", "update", "gradients", "buffer"}),
     ("CartPole-v1", "dqn", {"curve", "frame", "values", "actions", "update", "gradients", "buffer"}),
     ("Pendulum-v1", "ppo", {"curve", "frame", "values", "update", "gradients", "buffer"}),
-    ("FrozenLake-v1", "qlearning", {"curve", "frame", "values", "actions", "update", "buffer"}),
-    ("Taxi-v4", "qlearning", {"curve", "frame", "values", "actions", "update", "buffer"}),
+    ("FrozenLake-v1", "qlearning", {"curve", "frame", "values", "actions", "backup", "update", "buffer"}),
+    ("Taxi-v4", "qlearning", {"curve", "frame", "values", "actions", "backup", "update", "buffer"}),
     ("rlbench/CliffWalk-v0", "dqn", {"curve", "frame", "values", "actions", "update", "gradients", "buffer"}),
     ("rlbench/FourRooms-v0", "ppo", {"curve", "frame", "values", "actions", "update", "gradients", "buffer"})])
 def test_views_follow_from_what_there_is_and_none_fails(bench, env, algo, expected):
@@ -420,7 +425,7 @@ def test_less_motion_is_respected(bench):
 
 def test_nothing_is_displayed_or_started_by_importing():
     assert issubclass(Workbench, object) and not any(t.name == "rlbench player" and not t.daemon for t in threading.enumerate())
-    assert len({view.name for view in VIEWS}) == 7 and isinstance(widgets.Button(), widgets.Widget)
+    assert len({view.name for view in VIEWS}) == 11 and isinstance(widgets.Button(), widgets.Widget)
 
 
 def test_the_page_asks_nobody_else():
@@ -454,3 +459,46 @@ def test_a_broken_screen_does_not_take_the_worker_with_it(bench):
     del wb.status.show
     wb.step("step")
     assert wb.player.state == "paused"
+
+
+# every algorithm, and what it says of itself
+
+PLACES = ["CartPole-v1", "FrozenLake-v1", "rlbench/Bandit-v0", "MountainCar-v0"]
+NESTED = [("ppo", "rlbench/Forbidden-v0"), ("ppo", "rlbench/SideAndForce-v0"), ("dqn", "rlbench/Forbidden-v0"), ("recurrent_ppo", "rlbench/RepeatAfterMe-v0"),
+          ("qlearning", "Blackjack-v1"), ("dyna", "rlbench/CliffWalk-v0"), ("policy_iteration", "rlbench/Gambler-v0")]
+
+
+def accepted(algo):
+    "The first environment whose spaces an algorithm accepts"
+    for env in PLACES:
+        try: Trainer(env, algo, **small(algorithms()[algo]))
+        except SpaceProblem: continue
+        return algo, env
+
+
+@pytest.mark.parametrize("algo,env", [*map(accepted, algorithms()), *NESTED])
+def test_every_view_that_fits_draws_itself(bench, algo, env):
+    wb = bench(env, algo, **small(algorithms()[algo], num_envs=1))
+    wb.player.step("event", 60)
+    assert wb.player.wait(60)
+    before, names = wb.trainer.snapshot(), [card.view.name for card in wb.screen.cards]
+    for card in wb.screen.cards:
+        card.view.draw(wb.trainer, moving=False)
+        assert isinstance(card.view.text(), str), card.view.name
+        tile = card.view.tile()
+        assert tile is None or tile.width >= 100, card.view.name
+    assert same(wb.trainer.state(), before)                                 # looking changes nothing
+    for name, question in (("backup", "backup"), ("traces", "traces"), ("model", "model"), ("queue", "queue")):
+        answers = getattr(algorithms()[algo], question) is not getattr(Algorithm, question)
+        if answers and isinstance(wb.trainer.env.observation_space, Discrete): assert name in names
+        if not answers: assert name not in names
+
+
+def test_a_backup_diagram_shows_the_numbers_of_the_last_update(bench):
+    wb = bench("rlbench/CliffWalk-v0", "qlearning", seed=0)
+    wb.player.step("update")
+    shown = view(wb, "backup")
+    shown.draw(wb.trainer, moving=False)
+    parts = wb.trainer.learner.last["parts"]
+    assert shown.text() == f"s 36: q 0.00, target {short(float(parts['target'][0]))}, delta {short(float(parts['delta'][0]))}"
+    assert len(set(Image.open(io.BytesIO(shown.image.value)).convert("RGB").getdata())) > 3

@@ -13,6 +13,7 @@ from time import perf_counter
 import ipywidgets as widgets
 
 from ..core.config import Schedule, fields_of, parse_value, plain
+from .backups import BackupView, ModelView, QueueView, TraceView
 from .components import Keys, styled
 from .inspect import BufferView, GradientView, UpdateView
 from .player import Player, only_one, this_cell
@@ -143,8 +144,8 @@ class Controls:
         for one in (self.play, self.pause, self.reset, *self.steps): one.disabled = True
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #315fc862
-VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, UpdateView, GradientView,
-         BufferView)
+VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, BackupView, TraceView, ModelView,
+         QueueView, UpdateView, GradientView, BufferView)
 
 class Workbench:
     "A run in your hands"

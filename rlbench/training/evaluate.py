@@ -26,7 +26,7 @@ class Evaluation:
     def std(self): return float(self.returns.std())
     def __repr__(self): return f"Evaluation({len(self.returns)} episodes, return {self.mean:.1f} ± {self.std:.1f}, length {self.lengths.mean():.1f})"
 
-# %% ../../nbs/6_training/62_evaluate.ipynb #451ea6d0
+# %% ../../nbs/6_training/62_evaluate.ipynb #ad6f490d
 def evaluate(trainer,      # whose policy
              episodes=100, # how many, all of which count
              seed=1,       # of the evaluation's own environments
@@ -39,6 +39,7 @@ def evaluate(trainer,      # whose policy
     obs, ret, length = env.reset(int(streams["evaluate"].integers(2**31))), np.zeros(num_envs), np.zeros(num_envs, int)
     while min(map(len, played)) < share:
         step = env.step(policy.act(obs))
+        policy.begin(step.first)
         obs, ret, length = step.obs, ret + step.rew, length + 1
         for i in np.flatnonzero(step.term | step.trunc | (length >= longest)):
             played[i].append((ret[i], length[i]))

@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['flatten', 'shorten', 'Learner']
 
-# %% ../../nbs/6_training/60_learner.ipynb #8b39adec
+# %% ../../nbs/6_training/60_learner.ipynb #01dcb49b
 import torch
 from torch import nn
 
-from ..core.batch import Batch
+from ..core.batch import Batch, as_numpy, each
 from ..core.config import at
 from ..core.state import FileProblem, snapshot
 
@@ -57,13 +57,13 @@ class Learner:
     def __repr__(self):
         return f"Learner({self.name}: {self.algo.name}, {self.weights.numel():,} weights, {self.updates:,} updates, {len(self.todo)} owed, {self.buffer})"
 
-# %% ../../nbs/6_training/60_learner.ipynb #cc713244
+# %% ../../nbs/6_training/60_learner.ipynb #52b611d2
 def act(self, obs, explore=True):
     "Choose for every environment -> actions (N, ...), what else to remember of the choice"
     algo = self.now
     noise = algo.noise(self.spec, self.streams[f"{self.name}/noise"], len(obs)) if explore else None
-    with torch.inference_mode(): chosen, extra, self.carry = algo.act(self.nets, torch.from_numpy(obs), noise, self.carry)
-    return chosen.numpy(), {k: v.numpy() for k, v in extra.items()}
+    with torch.inference_mode(): chosen, extra, self.carry = algo.act(self.nets, each(torch.from_numpy, obs), noise, self.carry)
+    return each(as_numpy, chosen), each(as_numpy, extra)
 
 def add(self, row, valid):
     "Remember one transition of every environment that made one -> how many"
@@ -71,9 +71,14 @@ def add(self, row, valid):
     self.steps += added
     return added
 
-Learner.act, Learner.add = act, add
+def restart(self, first):
+    "Forget what was carried in the environments whose episode begins; first (N,) bool"
+    if self.carry is None or not first.any(): return
+    self.carry = self.carry.masked_fill(torch.from_numpy(first)[:, None], 0)
 
-# %% ../../nbs/6_training/60_learner.ipynb #2dbaeb07
+Learner.act, Learner.add, Learner.restart = act, add, restart
+
+# %% ../../nbs/6_training/60_learner.ipynb #c8b160de
 def process(self):
     "Experience -> data and a new to-do list"
     with torch.no_grad():
@@ -84,7 +89,7 @@ def process(self):
 def learn(self):
     "One gradient step on the next minibatch that is owed -> the named parts of its loss"
     algo, index = self.now, self.todo.pop(0)
-    batch = self.data if index is None else Batch({k: v.index_select(0, index) for k, v in self.data.items()})
+    batch = self.data if index is None else each(lambda column: column.index_select(0, index), self.data)
     loss, parts = algo.loss(self.nets, batch)
     self.weights.grad.zero_()
     loss.backward()
@@ -93,14 +98,14 @@ def learn(self):
     self.optimiser.step()
     self.updates += 1
     algo.after(self.nets, self.updates)
-    self.last = dict(loss=loss.detach(), parts=Batch({k: v.detach() for k, v in parts.items()}), batch=batch, index=batch.get("index"), grad_norm=norm)
+    self.last = dict(loss=loss.detach(), parts=each(torch.Tensor.detach, Batch(parts)), batch=batch, index=batch.get("index"), grad_norm=norm)
     if algo.enough(self.last["parts"]): self.todo.clear()
     if not self.todo: algo.finish(self.nets, self.data)
     return self.last["parts"]
 
 Learner.process, Learner.learn = process, learn
 
-# %% ../../nbs/6_training/60_learner.ipynb #48c23596
+# %% ../../nbs/6_training/60_learner.ipynb #65119f98
 def numbered(todo, rows, shift):
     "The same to-do list for data whose `rows` rows have moved by `shift`"
     return [(torch.arange(rows) if index is None else index) + shift for index in todo]
@@ -113,7 +118,7 @@ def owe(self, n):
         if self.todo:
             here, more = len(self.data), len(data)
             todo = numbered(self.todo, here, 0) + numbered(todo, more, here)
-            data = Batch({k: torch.cat([self.data[k], v]) for k, v in data.items()})
+            data = each(lambda *two: torch.cat(two), self.data, data)
         self.data, self.todo = data, todo
     del self.todo[wanted:]
 

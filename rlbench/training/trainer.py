@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['Event', 'TrainerSettings', 'Trainer', 'torch_threads', 'load']
 
-# %% ../../nbs/6_training/61_trainer.ipynb #96176bdd
-import contextlib
+# %% ../../nbs/6_training/61_trainer.ipynb #42d19d27
+import contextlib, math
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,7 @@ from ..core.config import Config, ConfigError, check, hp, to_plain
 from ..core.state import FileProblem, Streams, snapshot
 from ..core.stats import Episodes, Metrics, Timers
 from ..envs.env import make
+from ..envs.tabular import model_of
 from ..policies.exploration import Policy
 from .learner import Learner
 
@@ -49,7 +50,7 @@ class TrainerSettings:
     log_every: int = hp(1000, "environment steps between two rows of metrics", low=1, live=False)
     threads: int = hp(1, "torch threads while running; small networks are fastest with one", up="networks are large", low=1, live=False)
 
-# %% ../../nbs/6_training/61_trainer.ipynb #74a931c3
+# %% ../../nbs/6_training/61_trainer.ipynb #16394ec4
 class Trainer:
     "A run that you advance"
     def __init__(self, env, algo, *, config=None, env_settings=None, **settings):
@@ -61,7 +62,7 @@ class Trainer:
         self.settings, algo = self.config.values["trainer"], self.config.values["algo"]
         self.env = make(env, self.settings.num_envs or algo.num_envs, native=self.settings.native, **self.env_settings)
         self.streams = Streams(self.settings.seed)
-        spec = Spec(self.env.observation_space, self.env.action_space, self.env.num_envs)
+        spec = Spec(self.env.observation_space, self.env.action_space, self.env.num_envs, model_of(self.env.single) if algo.exact else None)
         self.learners = {"agent": Learner("agent", algo, spec, self.streams)}
         self.obs, self.steps = self.env.reset(int(self.streams["env"].integers(2**31))), 0
         self.episodes, self.metrics, self.timers = Episodes(self.env.num_envs), Metrics(), Timers()
@@ -74,6 +75,8 @@ class Trainer:
     def updates(self): return sum(learner.updates for learner in self.learners.values())
     @property
     def owed(self): "True while something remains to be learned from what was collected"; return self.learning and any(x.todo or x.ready for x in self.learners.values())
+    @property
+    def settled(self): "True where nothing will ever be owed again, however much is collected"; return all(not x.todo and x.due == math.inf for x in self.learners.values())
 
     def __repr__(self): return f"Trainer({self.env.id}, {self.learner.algo.name}, {self.steps:,} steps, {self.updates:,} updates, mean return {self.episodes.mean_return:.1f})"
 
@@ -93,7 +96,7 @@ def advance(self):
 
 Trainer.advance = advance
 
-# %% ../../nbs/6_training/61_trainer.ipynb #6ffd4b77
+# %% ../../nbs/6_training/61_trainer.ipynb #7ce9dab1
 def collect(self):
     "One step in every environment"
     learner, timers = self.learner, self.timers
@@ -102,6 +105,7 @@ def collect(self):
         with timers("env"): step = self.env.step(act)
         row = Batch(obs=self.obs, act=act, rew=step.rew, term=step.term, trunc=step.trunc, next_obs=step.next_obs, **extra)
         with timers("add"): added = learner.add(row, step.valid)
+    learner.restart(step.first)
     self.obs, before = step.obs, self.steps
     self.steps += added
     ended = self.episodes.add(step.rew, step.term, step.trunc, step.valid)
@@ -139,7 +143,7 @@ def note(self):
 
 Trainer.note = note
 
-# %% ../../nbs/6_training/61_trainer.ipynb #6e452e2c
+# %% ../../nbs/6_training/61_trainer.ipynb #7aff2714
 def events(self):
     while (event := self.advance()): yield event
 
@@ -149,8 +153,11 @@ def until(self, what, n=1):
     "Advance to the n-th event that completes a step, update, episode or iteration, or that a predicate accepts"
     if not callable(what) and what not in UNITS: raise ValueError(f"until {what!r}: expected one of {', '.join(UNITS)}, or a function of an event")
     if what in ("update", "iteration") and not self.learning: raise ValueError(f"until {what!r} would never stop: learning is switched off")
-    event = None
-    while n > 0 and (event := self.advance()): n -= bool(what(event) if callable(what) else what == "event" or what in event.marks)
+    event, learns = None, what in ("update", "iteration")
+    while n > 0:
+        if learns and self.settled: raise ValueError(f"until {what!r} would never stop: {self.learner.algo.name} has settled and owes no more updates; change a setting, or ask for another unit")
+        if not (event := self.advance()): break
+        n -= bool(what(event) if callable(what) else what == "event" or what in event.marks)
     return event
 
 Trainer.__iter__, Trainer.until = events, until
@@ -178,7 +185,7 @@ def run(self, steps, progress=False, stop=lambda: False):
 
 Trainer.run = run
 
-# %% ../../nbs/6_training/61_trainer.ipynb #a058229e
+# %% ../../nbs/6_training/61_trainer.ipynb #6afee5e5
 def next_text(self):
     "What comes next, and when"
     for x in self.learners.values() if self.learning else ():
@@ -186,6 +193,7 @@ def next_text(self):
         if x.ready: return "experience becomes targets and a to-do list"
     if not self.collecting: return "nothing: collecting is switched off" if self.learning else "nothing: collecting and learning are switched off"
     if not self.learning: return "environment step; no updates, learning is switched off"
+    if self.settled: return f"environment step; no updates, {self.learner.algo.name} has settled"
     return f"environment step; update after {self.learner.due * self.env.num_envs:,} more steps"
 
 Trainer.next_text = property(next_text)
@@ -256,10 +264,13 @@ def load(path, env=None):
     trainer.restore(tree["state"])
     return trainer
 
-# %% ../../nbs/6_training/61_trainer.ipynb #44c81d90
+# %% ../../nbs/6_training/61_trainer.ipynb #3e4ed16e
 def policy(self):
     "The present behaviour, to act with"
     x = self.learner
-    return Policy(lambda obs, noise: x.now.act(x.nets, obs, noise, None)[0], lambda n: x.now.noise(x.spec, self.streams["policy"], n), x.spec.observation_space)
+    def choose(obs, noise, carry):
+        act, _, carry = x.now.act(x.nets, obs, noise, carry)
+        return act, carry
+    return Policy(choose, lambda n: x.now.noise(x.spec, self.streams["policy"], n), x.spec.observation_space)
 
 Trainer.policy = property(policy)
