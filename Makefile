@@ -7,7 +7,7 @@ PYTHON ?=
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
-EXTRAS := lab,dev,box2d,tensorboard,render
+EXTRAS := lab,dev,box2d,tensorboard,render,minari,peers
 
 .PHONY: help lab venv sync test bench-speed bench-learning
 .DELETE_ON_ERROR:
@@ -39,7 +39,7 @@ lab: $(STAMP)
 	NO_PROXY=127.0.0.1,localhost no_proxy=127.0.0.1,localhost exec $(PY) -m jupyterlab "$$@"
 
 sync: $(STAMP)
-	@$(PY) tools/clean_notebooks.py && $(PY) tools/sync.py && $(PY) tools/readme.py
+	@$(PY) tools/clean_notebooks.py && $(PY) tools/sync.py && $(PY) tools/readme.py && $(PY) tools/pages.py
 
 test: $(STAMP)
 	@$(PY) tools/check.py

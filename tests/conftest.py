@@ -5,7 +5,7 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
-SMALL = dict(start=40, capacity=300, batch=16, horizon=16, minibatches=2, epochs=2, hidden=(16,), target_every=7, log_every=50)
+SMALL = dict(start=40, episodes=2, capacity=300, batch=16, horizon=16, minibatches=2, epochs=2, hidden=(16,), target_every=7, theta=1e-4, log_every=50)
 
 
 def small(cls, **more):

@@ -14,11 +14,12 @@ from rlbench.training.trainer import Trainer
 from tests.conftest import small
 
 ENVS = ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "rlbench/CliffWalk-v0"]
+SHORT = dict(max_episode_steps=25)  # some methods learn at the ends of episodes only
 
 
 def trainer_for(env, algo, **settings):
     try:
-        return Trainer(env, algo, **small(algorithms()[algo], **settings))
+        return Trainer(env, algo, env_settings=SHORT, **small(algorithms()[algo], **settings))
     except SpaceProblem:
         return None
 
@@ -40,7 +41,7 @@ def test_losses_are_finite_and_their_parts_are_in_the_glossary(env, algo):
             assert set(event.data) <= set(NAMES)
         elif event.kind == "collect":
             assert set(event.data) <= set(NAMES)
-    assert kinds == {"collect", "process", "learn"}
+    assert kinds == {"collect", "process", "learn"} or algorithms()[algo].exact and kinds == {"process", "learn"}  # a plan comes before the first step
 
 
 @pytest.mark.parametrize("env,algo", PAIRS)
@@ -65,7 +66,9 @@ def test_equal_seeds_equal_runs_and_other_seeds_other_runs(env, algo):
     for trainer in (one, two, three):
         trainer.run(steps=150)
     assert same(one.state(), two.state())
-    assert not same(one.state()["learners"]["agent"]["nets"], three.state()["learners"]["agent"]["nets"])
+    if not algorithms()[algo].exact:  # a plan has nothing random; and where nothing was paid yet, values stay as they were, but not what was seen
+        one, three = (trainer.state()["learners"]["agent"] for trainer in (one, three))
+        assert not same([one["nets"], one["buffer"]["rows"]], [three["nets"], three["buffer"]["rows"]])
 
 
 @pytest.mark.parametrize("env,algo", PAIRS)

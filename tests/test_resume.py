@@ -13,13 +13,16 @@ from rlbench.envs.env import EnvProblem, make
 from rlbench.training.trainer import Trainer, load
 from tests.conftest import small
 
-CASES = [("qlearning", "FrozenLake-v1", 1), ("qlearning", "rlbench/CliffWalk-v0", 3), ("dqn", "CartPole-v1", 1), ("dqn", "FrozenLake-v1", 2), ("dqn", "LunarLander-v3", 1),
-         ("ppo", "CartPole-v1", 4), ("ppo", "Pendulum-v1", 2), ("ppo", "rlbench/FourRooms-v0", 2), ("ppo", "LunarLander-v3", 2)]
+CASES = [("bandit", "rlbench/Bandit-v0", 3), ("qlearning", "FrozenLake-v1", 1), ("qlearning", "rlbench/CliffWalk-v0", 3), ("monte_carlo", "FrozenLake-v1", 2),
+         ("td", "FrozenLake-v1", 2), ("double_q", "rlbench/CliffWalk-v0", 3), ("dyna", "rlbench/BlockingMaze-v0", 2), ("prioritised_sweeping", "rlbench/DynaMaze-v0", 1),
+         ("linear_sarsa", "MountainCar-v0", 1), ("dqn", "CartPole-v1", 1), ("dqn", "FrozenLake-v1", 2), ("dqn", "LunarLander-v3", 1),
+         ("ppo", "CartPole-v1", 4), ("ppo", "Pendulum-v1", 2), ("ppo", "rlbench/FourRooms-v0", 2), ("ppo", "LunarLander-v3", 2),
+         ("ppo", "rlbench/Forbidden-v0", 2), ("ppo", "rlbench/SideAndForce-v0", 2), ("recurrent_ppo", "rlbench/StatelessCartPole-v0", 2), ("reinforce", "CartPole-v1", 2)]
 
 CONTINUE = """
 import sys, torch
 torch.set_num_threads(1)
-import rlbench.envs.tabular
+import rlbench
 from rlbench.training.trainer import load
 for source, target, events in zip(*[iter(sys.argv[1:])] * 3):
     trainer = load(source)

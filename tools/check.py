@@ -13,9 +13,10 @@ STEPS = {     # name -> (command, limit in seconds)
     "clean":     ([sys.executable, "tools/clean_notebooks.py", "--check"], 120),
     "sync":      ([sys.executable, "tools/sync.py", "--check"], 120),
     "readme":    ([sys.executable, "tools/readme.py", "--check"], 120),
+    "pages":     ([sys.executable, "tools/pages.py", "--check"], 120),
     "lint":      ([*PYTEST, *LINTS], 300),
     "notebooks": ([str(Path(sys.executable).with_name("nbdev_test")), "--n_workers", "2", "--timing"], 1500),
-    "tests":     ([*PYTEST, "-m", "not browser", "--durations=10", *(f"--deselect={f}" for f in LINTS)], 1800),
+    "tests":     ([*PYTEST, "-n", "2", "-m", "not browser", "--durations=10", *(f"--deselect={f}" for f in LINTS)], 1800),
     "browser":   ([*PYTEST, "-m", "browser"], 900),
 }
 
