@@ -23,7 +23,7 @@ TASKS = {  # name -> (environment, algorithm, steps (whole iterations), settings
     "ppo-pendulum": ("Pendulum-v1", "ppo", 198_656, dict(gamma=.9, lam=.95, lr="linear(0.001, 0.0001, 200000)", horizon=256, epochs=10, minibatches=16, max_grad_norm=None), -250, "threshold used by Tianshou's tests"),
     "reinforce-cartpole": ("CartPole-v1", "reinforce", 50_000, dict(lr=.01), 150, "RLlib's policy gradient, within 100,000 steps"),
     "reinforce-no-baseline": ("CartPole-v1", "reinforce", 50_000, dict(lr=.01, baseline=False), 150, "RLlib's policy gradient, within 100,000 steps"),
-    "recurrent-cartpole": ("rlbench/StatelessCartPole-v0", "recurrent_ppo", 199_936, dict(gamma=.98, lam=.8, lr="linear(0.001, 0, 200000)", clip="linear(0.2, 0, 200000)", horizon=32, epochs=20, minibatches=1), 350,
+    "recurrent-cartpole": ("rlbench/StatelessCartPole-v0", "recurrent_ppo", 199_936, dict(gamma=.98, lam=.8, lr="linear(0.002, 0, 200000)", clip="linear(0.2, 0, 200000)", horizon=32, epochs=10, minibatches=1, normalise_obs=True), 350,
                            "RLlib's PPO with LSTM, within 2,000,000 steps; its R2D2: 100 within 50,000"),
     "recurrent-repeat": ("rlbench/RepeatAfterMe-v0", "recurrent_ppo", 25_600, dict(env_settings=dict(delay=2, length=100), gamma=.9, lr=3e-3, horizon=64, epochs=8), 50, "RLlib's PPO with LSTM, within 100,000 steps; the best is 98"),
     "masked-ppo": ("rlbench/Forbidden-v0", "ppo", 20_480, dict(horizon=64), 25.7, "95 % of the optimum, 27.09 by counting the masks"),

@@ -4,7 +4,7 @@ __version__ = "0.1.0"
 from rlbench.algos.algorithm import Algorithm, algorithms, register
 from rlbench.core.batch import Batch, describe
 from rlbench.core.state import FileProblem
-from rlbench.envs import mazes, probes, problems, tabular, tasks  # register their environments with gymnasium
+from rlbench.envs import mazes, probes, problems, tabular, tasks, walks  # register their environments with gymnasium
 from rlbench.envs.env import check_env, make
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load

@@ -1,4 +1,7 @@
 """Final observations in every autoreset mode, from the environment to the buffer's rows and the advantages."""
+import subprocess
+import sys
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -155,3 +158,12 @@ def test_nested_environments_are_put_back_exactly():
     twin.reset(seed=9)
     twin.restore(there)
     for act, was in zip(acts, ahead): assert all(same(a, b) for a, b in zip(twin.step(act), was))
+
+
+def test_every_environment_of_ours_is_known_after_import_rlbench():
+    "A module of rlbench.envs that registers something must be imported by the package: the command line knows no other way"
+    tell = "; print(*sorted(id for id in gymnasium.registry if id.startswith('rlbench/')))"
+    every = "; [importlib.import_module(f'rlbench.envs.{m.name}') for m in pkgutil.iter_modules(rlbench.envs.__path__)]"
+    package, modules = (subprocess.run([sys.executable, "-c", f"import gymnasium, importlib, pkgutil, rlbench.envs{more}{tell}"], capture_output=True, text=True, check=True).stdout.split()
+                        for more in ("", every))
+    assert package == modules and len(package) > 10
