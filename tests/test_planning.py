@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import rlbench.envs.problems  # noqa: F401  (registers gambler and car rental)
 from rlbench.algos.algorithm import Spec
-from rlbench.algos.planning import World, best, value_of
+from rlbench.algos.planning import World, value_of
 from rlbench.core.state import same
 from rlbench.envs.problems import CarRental, Gambler
 from rlbench.envs.tabular import GridWorld, evaluate_policy, model_of, solve
 from rlbench.policies.distributions import SpaceProblem
+from rlbench.policies.exploration import chances
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load
 from tests.test_tabular import worlds
@@ -231,9 +232,9 @@ def test_the_finished_policy_walks():
 
 def test_ties_are_shared_while_exploring():
     trainer = planned(corners, "value_iteration", gamma=1.)
-    chances = trainer.learner.algo.probs(trainer.learner.nets, torch.tensor([5, 3]))
-    assert chances.tolist() == [[.5, 0, 0, .5], [0, 0, .5, .5]]                       # up, right, down, left
-    assert best(torch.zeros(1, 4), 0.).tolist() == [[.25] * 4]
+    probs = trainer.learner.algo.probs(trainer.learner.nets, torch.tensor([5, 3]))
+    assert probs.tolist() == [[.5, 0, 0, .5], [0, 0, .5, .5]]                       # up, right, down, left
+    assert chances(torch.zeros(1, 4)).tolist() == [[.25] * 4]
 
 
 # ---- refusals and the problems themselves ------------------------------------------------------------------------------

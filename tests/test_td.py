@@ -11,10 +11,11 @@ from hypothesis import given, settings, strategies as st
 
 import rlbench.envs.walks  # noqa: F401  (registers the walks)
 from rlbench.algos.algorithm import algorithms
-from rlbench.algos.td import RAISED, chances
+from rlbench.algos.td import RAISED
 from rlbench.core.config import ConfigError
 from rlbench.core.state import same
 from rlbench.policies.distributions import SpaceProblem
+from rlbench.policies.exploration import chances
 from rlbench.training.trainer import Trainer, load
 
 LAKE = dict(step=-1., max_episode_steps=8)     # a slippery lake on which some episodes are cut

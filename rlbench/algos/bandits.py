@@ -5,18 +5,17 @@
 # %% auto #0
 __all__ = ['Pulls', 'ucb', 'normal_belief', 'beta_belief', 'BanditSettings', 'Bandit', 'GradientBandit']
 
-# %% ../../nbs/4_algos/401_bandits.ipynb #b43390c9
+# %% ../../nbs/4_algos/401_bandits.ipynb #87246b1a
 from dataclasses import dataclass
 
 import gymnasium as gym
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, Node, did, register, rounds
-from ..buffers.buffers import Ring
-from ..core.batch import Batch
+from .algorithm import Algorithm, Node, did, register
+from .one_step import OneStep
 from ..core.config import Schedule, hp
-from ..policies.distributions import Beta, Categorical, SpaceProblem
+from ..policies.distributions import Beta, Categorical
 from ..policies.exploration import epsilon_greedy, epsilon_noise
 from ..policies.networks import Table, check_finite
 
@@ -78,24 +77,10 @@ class BanditSettings(Algorithm):
     spread: float = hp(1., "deviation of a payout, for the normal belief", up="payouts are noisy", low=0)
     capacity: int = hp(1000, "pulls kept to look at, for each environment", low=1, live=False)
 
-# %% ../../nbs/4_algos/401_bandits.ipynb #4ecb59ad
-def check_discrete(name, spec):
-    "Refuse what a table cannot hold"
-    for space in (spec.observation_space, spec.action_space):
-        if not isinstance(space, gym.spaces.Discrete) or space.start:
-            raise SpaceProblem(f"{name} keeps a table and needs Discrete spaces that start at 0, got {space}; try dqn or ppo")
-    return int(spec.observation_space.n), int(spec.action_space.n)
-
-def just_taken(buffer):
-    "The step just taken, in every environment that took one; once more, where it was learned from already"
-    took = buffer.fresh > 0
-    index = torch.from_numpy(buffer.newest(1)[0][took if took.any() else ...])
-    return Batch(buffer.gather(index), index=index)
-
-# %% ../../nbs/4_algos/401_bandits.ipynb #b92018ca
+# %% ../../nbs/4_algos/401_bandits.ipynb #5ca77035
 @register("bandit")
 @dataclass(frozen=True)
-class Bandit(BanditSettings):
+class Bandit(OneStep, BanditSettings):
     "Action values for a bandit: ε-greedy, optimistic, UCB, Thompson sampling"
     lr = 1.
 
@@ -103,9 +88,6 @@ class Bandit(BanditSettings):
         states, actions = check_finite("bandit", spec)
         q = Table(spec.observation_space, actions, self.initial)
         return nn.ModuleDict(dict(q=q, pulls=Pulls(states, actions, q.row)))
-
-    def buffer(self, spec): return Ring(self.capacity, spec.num_envs)
-    def optimiser(self, parameters): return torch.optim.SGD(parameters, lr=1.)
 
     def noise(self, spec, rng, n):
         if self.rule == "greedy": return epsilon_noise(spec.action_space, rng, n)
@@ -122,13 +104,11 @@ class Bandit(BanditSettings):
         else: act = epsilon_greedy(ucb(q, pulls, self.ucb) if self.ucb else q, noise, self.eps)
         return act, {}, carry
 
-    def due(self, buffer): return rounds(1 - buffer.fresh.sum(), buffer.num_envs)
-
     def process(self, nets, buffer, rng):
-        data = just_taken(buffer)
+        data, todo = super().process(nets, buffer, rng)
         if self.rule == "beta" and ((data.rew < 0) | (data.rew > 1)).any():
             raise ValueError(f"bandit: rule='beta' is for rewards between 0 and 1, got {data.rew.tolist()[:5]}; take rule='normal'")
-        return data, [None]
+        return data, todo
 
     def loss(self, nets, batch):
         q = nets.q(batch.obs).gather(-1, batch.act.long()[:, None]).squeeze(-1)
@@ -142,10 +122,10 @@ class Bandit(BanditSettings):
     def values(self, nets, obs): return nets.q(obs)
     def td_error(self, nets, batch): return self.loss(nets, batch)[1]["delta"]
 
-# %% ../../nbs/4_algos/401_bandits.ipynb #83c2b4ce
+# %% ../../nbs/4_algos/401_bandits.ipynb #92309b4c
 @register("gradient_bandit")
 @dataclass(frozen=True)
-class GradientBandit(Algorithm):
+class GradientBandit(OneStep, Algorithm):
     "Preferences for a bandit, moved by the policy gradient"
     on_policy = True
     gamma: float = hp(0., "a pull has no consequences", high=0)
@@ -158,16 +138,11 @@ class GradientBandit(Algorithm):
         h = Table(spec.observation_space, actions, 0.)
         return nn.ModuleDict(dict(h=h, pulls=Pulls(states, actions, h.row)))
 
-    def buffer(self, spec): return Ring(self.capacity, spec.num_envs)
-    def optimiser(self, parameters): return torch.optim.SGD(parameters, lr=1.)
     def noise(self, spec, rng, n): return Categorical.noise(spec.action_space, rng, n)
 
     def act(self, nets, obs, noise, carry):
         pi = Categorical(nets.h(obs))
         return (pi.mode() if noise is None else pi.sample(noise)), {}, carry
-
-    def due(self, buffer): return rounds(1 - buffer.fresh.sum(), buffer.num_envs)
-    def process(self, nets, buffer, rng): return just_taken(buffer), [None]
 
     def loss(self, nets, batch):
         pi, average = Categorical(nets.h(batch.obs)), nets.pulls.mean(batch.obs)

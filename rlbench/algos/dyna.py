@@ -5,18 +5,16 @@
 # %% auto #0
 __all__ = ['Remembered', 'ModelSettings', 'ModelLearner', 'Dyna', 'Queue', 'Allowance', 'PrioritisedSweeping']
 
-# %% ../../nbs/4_algos/405_dyna.ipynb #b29e19ba
+# %% ../../nbs/4_algos/405_dyna.ipynb #a75ac33d
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, Node, called, did, fan, register, rounds
-from .bandits import just_taken
-from ..buffers.buffers import Ring
+from .algorithm import Algorithm, register
+from .one_step import GreedyTable, just_taken
 from ..core.batch import Batch
 from ..core.config import Schedule, hp
-from ..policies.exploration import epsilon_greedy, epsilon_noise
 from ..policies.networks import Table, check_finite
 
 # %% ../../nbs/4_algos/405_dyna.ipynb #4a40de27
@@ -74,24 +72,14 @@ class ModelSettings(Algorithm):
     initial: float = hp(0., "every Q at the start", up="it should try everything once (optimism)", live=False)
     capacity: int = hp(1000, "transitions kept to look at, for each environment", low=1, live=False)
 
-# %% ../../nbs/4_algos/405_dyna.ipynb #c0c48a7b
-class ModelLearner(ModelSettings):
+# %% ../../nbs/4_algos/405_dyna.ipynb #e6657e6e
+class ModelLearner(GreedyTable, ModelSettings):
     "Q-learning on real and remembered steps"
     lr = 1.
 
     def nets(self, spec, rng):
         states, actions = check_finite(self.name, spec)
         return nn.ModuleDict(dict(q=Table(spec.observation_space, actions, self.initial), model=Remembered(states, actions, spec.num_envs)))
-
-    def buffer(self, spec): return Ring(self.capacity, spec.num_envs)
-    def optimiser(self, parameters): return torch.optim.SGD(parameters, lr=1.)
-    def noise(self, spec, rng, n): return epsilon_noise(spec.action_space, rng, n)
-
-    def act(self, nets, obs, noise, carry):
-        q = nets.q(obs)
-        return (q.argmax(-1) if noise is None else epsilon_greedy(q, noise, self.eps)), {}, carry
-
-    def due(self, buffer): return rounds(1 - buffer.fresh.sum(), buffer.num_envs)
 
     def remember(self, nets, buffer):
         "Write the step just taken into the model -> that step with numbers for its states, and its environments"
@@ -107,23 +95,16 @@ class ModelLearner(ModelSettings):
         delta = target - q
         return .5 * (self.alpha * delta**2).sum(), dict(q=q, target=target, delta=delta)
 
-# %% ../../nbs/4_algos/405_dyna.ipynb #1cd49716
-def values(self, nets, obs): return nets.q(obs)
-
+# %% ../../nbs/4_algos/405_dyna.ipynb #f188a0ad
 def td_error(self, nets, batch):
     numbers = Batch(batch, obs=nets.q.row(batch.obs), act=batch.act.long(), next_obs=nets.q.row(batch.next_obs))
     return self.loss(nets, numbers)[1]["delta"]
-
-@torch.no_grad()
-def backup(self, nets, batch):
-    here, there = nets.q(batch[:1].obs)[0], nets.q(batch[:1].next_obs)[0]
-    return did(batch[0], here[batch.act[0]], Node("end") if batch.term[0] else Node(called(batch[0].next_obs), edges=fan(there)))
 
 def model(self, nets):
     obs, act = nets.model.known.nonzero(as_tuple=True)
     return Batch(nets.model.predict(obs, act), age=nets.model.clock.max() - nets.model.last[obs, act])
 
-ModelLearner.values, ModelLearner.td_error, ModelLearner.backup, ModelLearner.model = values, td_error, backup, model
+ModelLearner.td_error, ModelLearner.model = td_error, model
 
 # %% ../../nbs/4_algos/405_dyna.ipynb #72059933
 @register("dyna")

@@ -6,7 +6,7 @@
 __all__ = ['MOST_TILES', 'Tiles', 'OneHot', 'tiles_for', 'LinearValues', 'LinearSettings', 'LinearSarsa', 'PredictionSettings',
            'Weights', 'chances_for', 'LinearTD']
 
-# %% ../../nbs/4_algos/406_linear.ipynb #df530e9a
+# %% ../../nbs/4_algos/406_linear.ipynb #b138c77f
 import math
 from dataclasses import dataclass, replace
 
@@ -14,10 +14,9 @@ import gymnasium as gym
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, Node, called, did, fan, register, rounds
-from .bandits import just_taken
+from .algorithm import Algorithm, Node, called, did, fan, register
+from .one_step import OneStep
 from .td import Sarsa
-from ..buffers.buffers import Ring
 from ..core.config import ConfigError, Schedule, hp
 from ..policies.distributions import Categorical, SpaceProblem
 from ..policies.networks import row_of
@@ -150,10 +149,10 @@ def chances_for(name, given, actions):
     if len(chances) == actions and (chances >= 0).all() and abs(chances.sum() - 1) < 1e-6: return chances
     raise ConfigError(f"linear_td: {name}={given}; expected {actions} chances, one for each action, that sum to 1")
 
-# %% ../../nbs/4_algos/406_linear.ipynb #12682a79
+# %% ../../nbs/4_algos/406_linear.ipynb #03cf2842
 @register("linear_td")
 @dataclass(frozen=True)
-class LinearTD(PredictionSettings):
+class LinearTD(OneStep, PredictionSettings):
     "Values of a policy, linear in the features: semi-gradient TD, TDC, GTD2"
     control = False
 
@@ -168,8 +167,6 @@ class LinearTD(PredictionSettings):
             raise ConfigError(f"linear_td: policy={self.policy} takes actions that behaviour={self.behaviour} never takes; expected chances above 0 there")
         return nn.ModuleDict(dict(v=Weights(space, self.initial, behaviour, policy)))
 
-    def buffer(self, spec): return Ring(self.capacity, spec.num_envs)
-    def optimiser(self, parameters): return torch.optim.SGD(parameters, lr=1.)
     def noise(self, spec, rng, n): return Categorical.noise(spec.action_space, rng, n)
 
     def act(self, nets, obs, noise, carry):
@@ -177,8 +174,6 @@ class LinearTD(PredictionSettings):
         act = nets.v.policy.argmax().expand(len(obs)) if noise is None else b.sample(noise)
         return act, dict(logp=b.logp(act)), carry
 
-    def due(self, buffer): return rounds(1 - buffer.fresh.sum(), buffer.num_envs)
-    def process(self, nets, buffer, rng): return just_taken(buffer), [None]
     def values(self, nets, obs): return nets.v.x(obs) @ nets.v.w
     def probs(self, nets, obs): return nets.v.policy.expand(len(obs), -1)
     def td_error(self, nets, batch): return self.loss(nets, batch)[1]["delta"]

@@ -5,17 +5,15 @@
 # %% auto #0
 __all__ = ['td_target', 'QSettings', 'QLearning']
 
-# %% ../../nbs/4_algos/41_qlearning.ipynb #7ad71270
+# %% ../../nbs/4_algos/41_qlearning.ipynb #2499db9e
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, Node, called, did, fan, register, rounds
-from ..buffers.buffers import Ring
-from ..core.batch import Batch
+from .algorithm import Algorithm, register
+from .one_step import GreedyTable
 from ..core.config import Schedule, hp
-from ..policies.exploration import epsilon_greedy, epsilon_noise
 from ..policies.networks import Table, check_finite
 
 # %% ../../nbs/4_algos/41_qlearning.ipynb #bd7dcf33
@@ -32,28 +30,14 @@ class QSettings(Algorithm):
     initial: float = hp(0., "every Q at the start", up="it should try everything once (optimism)", live=False)
     capacity: int = hp(1000, "transitions kept to look at, for each environment", low=1, live=False)
 
-# %% ../../nbs/4_algos/41_qlearning.ipynb #2d395af6
+# %% ../../nbs/4_algos/41_qlearning.ipynb #f9c8def5
 @register("qlearning")
 @dataclass(frozen=True)
-class QLearning(QSettings):
+class QLearning(GreedyTable, QSettings):
     "Tabular Q-learning (Watkins, 1989)"
     def nets(self, spec, rng):
         _, actions = check_finite("qlearning", spec)
         return nn.ModuleDict(dict(q=Table(spec.observation_space, actions, self.initial)))
-
-    def buffer(self, spec): return Ring(self.capacity, spec.num_envs)
-    def optimiser(self, parameters): return torch.optim.SGD(parameters, lr=1.)
-    def noise(self, spec, rng, n): return epsilon_noise(spec.action_space, rng, n)
-
-    def act(self, nets, obs, noise, carry):
-        q = nets.q(obs)
-        return (q.argmax(-1) if noise is None else epsilon_greedy(q, noise, self.eps)), {}, carry
-
-    def due(self, buffer): return rounds(1 - buffer.fresh.sum(), buffer.num_envs)
-
-    def process(self, nets, buffer, rng):
-        index = torch.from_numpy(buffer.newest(1)[0][buffer.fresh > 0])      # the step just taken, in every environment that took one
-        return Batch(buffer.gather(index), index=index), [None]
 
     def loss(self, nets, batch):
         q = nets.q(batch.obs).gather(-1, batch.act[:, None]).squeeze(-1)
@@ -61,9 +45,4 @@ class QLearning(QSettings):
         delta = target - q
         return .5 * (delta**2).sum(), dict(q=q, target=target, delta=delta)
 
-    def values(self, nets, obs): return nets.q(obs)
     def td_error(self, nets, batch): return self.loss(nets, batch)[1]["delta"]
-    @torch.no_grad()
-    def backup(self, nets, batch):
-        here, there = nets.q(batch[:1].obs)[0], nets.q(batch[:1].next_obs)[0]
-        return did(batch[0], here[batch.act[0]], Node("end") if batch.term[0] else Node(called(batch[0].next_obs), edges=fan(there)))

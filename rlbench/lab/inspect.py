@@ -76,7 +76,7 @@ def columns_of(buffer):
     more = [name for name, column in (buffer.rows or {}).items() if not isinstance(column, dict) and column.ndim == 2 and name not in usual]
     return ["row", *(["env"] if buffer.num_envs > 1 else []), "obs", "act", "rew", "end", *more]
 
-# %% ../../nbs/8_lab/83_inspect.ipynb #5e6ac73e
+# %% ../../nbs/8_lab/83_inspect.ipynb #7a47f567
 class BufferView(View):
     "The memory as a table, and one transition opened"
     name, title, wide = "buffer", "Buffer", True
@@ -118,7 +118,6 @@ class BufferView(View):
         "Show one transition"
         self.transition.open(trainer, row)
 
-    def text(self): return self.said
     def tile(self): return None
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #fcee4661
@@ -163,7 +162,7 @@ def named(trainer, act):
     name = action_names(trainer)[int(act)]
     return name if name == str(int(act)) else f"{int(act)} ({name})"
 
-# %% ../../nbs/8_lab/83_inspect.ipynb #9f8073cb
+# %% ../../nbs/8_lab/83_inspect.ipynb #cdf477e2
 class UpdateView(View):
     "Parts of the last loss, and the rows that it was made from"
     name, title, said = "update", "Last update", "no update yet"
@@ -201,9 +200,7 @@ class UpdateView(View):
         places = np.unique((348 - age / max(1, buffer.sizes.max() - 1) * 246).astype(int))
         for x in places: sheet.pen.line((x, 215, x, 227), ORANGE)
 
-    def text(self): return self.said
-
-# %% ../../nbs/8_lab/83_inspect.ipynb #df4e7495
+# %% ../../nbs/8_lab/83_inspect.ipynb #cf2f5e0e
 def layer_norms(learner):
     "Length of the last gradient, layer by layer, before it was shortened"
     squares = {}
@@ -240,5 +237,3 @@ class GradientView(View):
             self.said = f"whole gradient {whole:.3g}{cut}{left}"
         else: sheet.text(200, 118, "no update yet", "mm", 11)
         self.show(sheet.image, moving)
-
-    def text(self): return self.said

@@ -27,10 +27,10 @@ def without_display():
     seen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform != "linux"
     if not seen: os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
-# %% ../../nbs/8_lab/82_views.ipynb #8e7c957b
+# %% ../../nbs/8_lab/82_views.ipynb #a801a0da
 class View:
     "One way to look at a trainer"
-    name, title, help, wide = "", "", "", False
+    name, title, help, said, wide = "", "", "", "", False                    # said: what is shown, in words
     note = None  # method (trainer, event) of views that remember
 
     def __init__(self, trainer):
@@ -43,7 +43,7 @@ class View:
     @classmethod
     def fits(cls, trainer): "Is there anything to see?"; return True
     def draw(self, trainer, moving): "Show the present state"
-    def text(self): "What is shown, in words"; return ""
+    def text(self): "What is shown, in words"; return self.said
     def dark(self, on): "Change the theme"; self.theme = "dark" if on else "light"
 
     def show(self, picture, moving):
@@ -72,7 +72,7 @@ def answers(trainer, method, obs):
     with torch.inference_mode(): out = getattr(learner.now, method)(learner.nets, tensor(obs))
     return None if out is None else out.numpy()
 
-# %% ../../nbs/8_lab/82_views.ipynb #9a1cd179
+# %% ../../nbs/8_lab/82_views.ipynb #5ae57861
 class LearningCurve(View):
     "Return of every episode, and its running mean"
     name, title = "curve", "Learning curve"
@@ -108,13 +108,12 @@ class LearningCurve(View):
             self.said = f"last episode {returns[-1]:.4g}, mean of the last {last}: {trainer.episodes.mean_return:.4g}"
         self.show(self.picture.draw(), moving)
 
-    def text(self): return self.said
     def dark(self, on): self.picture.dark(on)
 
-# %% ../../nbs/8_lab/82_views.ipynb #570607b4
+# %% ../../nbs/8_lab/82_views.ipynb #09c4693c
 class EnvFrame(View):
     "The environment as it draws itself"
-    name, title, said = "frame", "Environment", ""
+    name, title = "frame", "Environment"
     help = "the first of the environments, as it draws itself"
 
     @classmethod
@@ -128,14 +127,13 @@ class EnvFrame(View):
         self.show(np.ascontiguousarray(frame), moving)
         self.said = f"observation {in_words(trainer.obs[0], 8)}"
 
-    def text(self): return self.said
 
     def tile(self):
         image = super().tile()
         if image: image.thumbnail((400, 236))
         return image
 
-# %% ../../nbs/8_lab/82_views.ipynb #06a541ec
+# %% ../../nbs/8_lab/82_views.ipynb #a4321d1f
 def action_names(trainer):
     "Words for the actions, from the environment where it has them"
     raw, n = trainer.env.single.unwrapped, int(trainer.env.action_space.n)
@@ -145,7 +143,7 @@ def action_names(trainer):
 
 class ActionBars(View):
     "Probabilities and values of the actions, here and now"
-    name, title, limits, said = "actions", "Actions at the current state", None, ""
+    name, title, limits = "actions", "Actions at the current state", None
     help = "what the policy would do now, and how good it thinks each action is; the greedy one is underlined"
 
     @classmethod
@@ -168,8 +166,6 @@ class ActionBars(View):
             sheet.bars(box, values, *limits, names, fill, int(values.argmax()))
         self.said = f"greedy action: {names[int(parts[-1][1].argmax())]}"
         self.show(sheet.image, moving)
-
-    def text(self): return self.said
 
 # %% ../../nbs/8_lab/82_views.ipynb #130249c0
 def layout_of(env):
@@ -239,7 +235,7 @@ def menu(options, with_q):
     shown = [(words, key) for key, words in options.items() if with_q or key != "q"]
     return widgets.Dropdown(options=shown, layout=dict(width="200px"))
 
-# %% ../../nbs/8_lab/82_views.ipynb #35e27977
+# %% ../../nbs/8_lab/82_views.ipynb #234c1478
 def draw_grids(self, trainer, moving):
     learned, at = answers(trainer, "values", self.states), int(trainer.obs[0])
     truth = self.truth.at(trainer.learner.now.gamma)
@@ -279,12 +275,10 @@ def grid_tile(self):
     for i, side in enumerate(sides): sheet.paste(side, (400 * i, 0))
     return sheet
 
-def grid_text(self): return self.said
-
 GridValues.draw, GridValues.show_truth, GridValues.describe = draw_grids, show_truth, describe_state
-GridValues.tile, GridValues.text = grid_tile, grid_text
+GridValues.tile = grid_tile
 
-# %% ../../nbs/8_lab/82_views.ipynb #78ae6415
+# %% ../../nbs/8_lab/82_views.ipynb #b4b79309
 class ValueSurface(View):
     "V or max Q over two dimensions of the observation"
     name, title = "values", "Value over two dimensions"
@@ -327,7 +321,6 @@ class ValueSurface(View):
             self.draw(trainer, moving=False)
         self.ask(look)
 
-    def text(self): return self.said
     def dark(self, on):
         super().dark(on)
         self.picture.dark(on)
@@ -362,10 +355,10 @@ def draw_surface(self, trainer, moving):
 
 ValueSurface.draw = draw_surface
 
-# %% ../../nbs/8_lab/82_views.ipynb #6b05104e
+# %% ../../nbs/8_lab/82_views.ipynb #1c5684a6
 class ValueTrace(View):
     "V or max Q of the states of the present episode"
-    name, title, longest, said = "values", "Value along the episode", 300, ""
+    name, title, longest = "values", "Value along the episode", 300
     help = "V, or the best action's Q, of every state since the episode began (the last 300)"
 
     def __init__(self, trainer):
@@ -396,5 +389,4 @@ class ValueTrace(View):
         self.said = f"value here {short(float(val[-1]))}, step {self.start + len(val) - 1} of the episode"
         self.show(self.picture.draw(), moving)
 
-    def text(self): return self.said
     def dark(self, on): self.picture.dark(on)
