@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 import rlbench.envs.problems  # noqa: F401  (registers the bandit)
 from rlbench.algos.algorithm import Spec
-from rlbench.algos.bandits import Bandit, GradientBandit, beta_belief, normal_belief, ucb
+from rlbench.algos.bandits import Bandit, GradientBandit, beta_belief, normal_belief
 from rlbench.core.batch import Batch
 from rlbench.core.config import ConfigError
 from rlbench.core.state import same
@@ -18,6 +18,7 @@ from rlbench.envs.env import make
 from rlbench.envs.problems import Bandit as Machines
 from rlbench.envs.tabular import model_of, solve
 from rlbench.policies.distributions import SpaceProblem
+from rlbench.policies.exploration import ucb
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load
 
@@ -183,6 +184,17 @@ def test_beliefs_narrow():
     noise[..., 1] = torch.from_numpy(np.random.default_rng(1).random((4000, 2, 2, 8), np.float32))
     drawn = belief.sample(noise)
     assert drawn.mean(0).tolist() == pytest.approx([.5, .9], abs=.02)                # Beta(1, 1) and Beta(9, 1)
+
+
+def test_the_rule_changes_in_mid_run():
+    "UCB, then ε-greedy, then Thompson: the table and the counts go on"
+    trainer = trainer_for(runs=200, eps=0., ucb=2.).run(steps=200 * 50)
+    before = trainer.learner.nets.pulls.count.sum().item()
+    for change in (dict(ucb=0., eps=.1), dict(rule="normal"), dict(rule="greedy", ucb=1.)):
+        trainer.set(**change)
+        trainer.run(steps=200 * 50)
+    assert trainer.learner.nets.pulls.count.sum().item() == before + 3 * 200 * 50
+    assert np.mean([trainer.until("step").data.rew.mean() for _ in range(20)]) > 1.1
 
 
 @pytest.mark.parametrize("rule", ["greedy", "normal", "beta"])

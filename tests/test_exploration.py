@@ -10,9 +10,10 @@ from torch import nn
 
 from rlbench.core.batch import Batch
 from rlbench.core.config import Config, Cosine, Linear, at
+from rlbench.algos.algorithm import Spec
 from rlbench.algos.dqn import DQN
 from rlbench.policies.distributions import Categorical, SpaceProblem
-from rlbench.policies.exploration import Policy, adapt, boltzmann, distance, epsilon_greedy, epsilon_noise, jitter, ou, perturb, spread, ucb
+from rlbench.policies.exploration import Exploring, Policy, Shaken, adapt, boltzmann, distance, epsilon_greedy, epsilon_noise, jitter, ou, perturb, spread, ucb
 
 spaces = gym.spaces
 N = 60_000
@@ -72,24 +73,49 @@ def test_boltzmann_frequencies(temperature):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.floats(-2, 2, width=32), st.integers(0, 50)), min_size=2, max_size=6), st.floats(0, 3), st.integers(0, 100))
-def test_ucb_is_its_formula(arms, c, seed):
+@given(st.lists(st.tuples(st.floats(-2, 2, width=32), st.integers(0, 50)), min_size=2, max_size=6), st.floats(0, 3))
+def test_ucb_is_its_formula(arms, c):
     q, counts = torch.tensor([[a for a, _ in arms]]), torch.tensor([[n for _, n in arms]])
-    act, t = ucb(q, counts, uniform(1, len(arms), seed=seed), c).item(), sum(n for _, n in arms)
-    hope = [math.inf if n == 0 else value + c * math.sqrt(math.log(t) / n) for value, n in arms]
-    assert hope[act] == max(hope) or hope[act] == pytest.approx(max(hope), rel=1e-5, abs=1e-5)
+    t = 1 + sum(n for _, n in arms)
+    assert ucb(q, counts, c)[0].tolist() == pytest.approx([math.inf if n == 0 else value + c * math.sqrt(math.log(t) / n) for value, n in arms], rel=1e-5, abs=1e-5)
 
 
 def test_ucb_breaks_ties_evenly_and_finds_the_best_arm():
-    start = ucb(torch.zeros(N, 4), torch.zeros(N, 4), uniform(N, 4), 1.)
-    assert close(shares(start, 4), [.25] * 4)
+    greedy = lambda hope, rng: epsilon_greedy(hope, epsilon_noise(spaces.Discrete(hope.shape[1]), rng, len(hope)), 0.)
     rng, means = np.random.default_rng(0), torch.tensor([.2, .8, .5])
+    assert close(shares(greedy(ucb(torch.zeros(N, 4), torch.zeros(N, 4), 1.), rng), 4), [.25] * 4)
     sums, counts = torch.zeros(1, 3), torch.zeros(1, 3)
     for t in range(500):
-        act = ucb(sums / counts.clamp(min=1), counts, torch.from_numpy(rng.random((1, 3), np.float32)), 1.)[0]
+        act = greedy(ucb(sums / counts.clamp(min=1), counts, 1.), rng)[0]
         sums[0, act] += float(rng.random() < means[act])
         counts[0, act] += 1
     assert counts.argmax() == 1 and counts.min() > 1
+
+
+@pytest.mark.parametrize("how", [dict(eps=.3), dict(eps=1.), dict(explore="boltzmann", temperature=.7)])
+def test_choices_come_as_often_as_their_chances(how):
+    way, q = Exploring(**how), torch.tensor([[.5, 2., 2., -1.]])
+    spec = Spec(spaces.Discrete(1), spaces.Discrete(4), 1)
+    rng = np.random.default_rng(1)
+    assert close(shares(way.choose(q.expand(N, 4), way.noise(spec, rng, N)), 4), way.chances(q)[0])
+    mask = torch.tensor([[True, False, True, True]])
+    masked = way.choose(q.expand(N, 4), way.noise(spec, rng, N), mask.expand(N, 4))
+    assert not (masked == 1).any() and len(masked.unique()) == 3
+    assert way.choose(q, None).item() == 1
+
+
+def test_shaken_policies_are_as_far_apart_as_epsilon_says():
+    net, rng = nn.Linear(4, 3), np.random.default_rng(0)
+    obs, shaken = torch.from_numpy(rng.standard_normal((64, 4), np.float32)), Shaken(net)
+    weight = net.weight.detach().clone()
+    for eps in (.1, .6):                                                    # live: another ε finds another strength
+        for _ in range(150): shaken.shake(net, obs, eps, rng)
+        apart = []
+        for _ in range(200):
+            shaken.shake(net, obs, eps, rng)
+            apart.append(Categorical(net(obs)).kl(Categorical(shaken(obs))).mean().item())
+        assert np.median(apart) == pytest.approx(-math.log(1 - eps + eps / 3), rel=.25)
+    assert torch.equal(net.weight, weight) and shaken.shakes == 700 and not any(p.requires_grad for p in shaken.parameters())
 
 
 # ---- noise on actions

@@ -4,6 +4,7 @@ Numbers called ORACLE come from plain Python simulations of the book's pages, 40
 """
 import itertools
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,7 @@ from rlbench.algos.algorithm import algorithms
 from rlbench.algos.td import RAISED
 from rlbench.core.config import ConfigError
 from rlbench.core.state import same
+from rlbench.envs.tabular import GridWorld
 from rlbench.policies.distributions import SpaceProblem
 from rlbench.policies.exploration import chances
 from rlbench.training.trainer import Trainer, load
@@ -486,3 +488,39 @@ def test_a_table_needs_numbered_states():
     for name in NAMES:
         with pytest.raises(SpaceProblem, match="try dqn"): Trainer("CartPole-v1", name)
         assert algorithms()[name].name == name
+
+
+@pytest.mark.parametrize("algo, how", [("td", dict(n=3)), ("td", dict(trace="dutch", lam=.8)), ("sarsa", dict(n=2)), ("sarsa", dict(trace="replacing", lam=.7)),
+                                       ("double_q", {}), ("tree_backup", dict(n=3)), ("sarsa", dict(explore="boltzmann", temperature=.3, target="expected"))])
+def test_every_finite_space(algo, how):
+    "The same maze seen as a number, as row and column, and in parts: the same values, to the bit"
+    class Seen(GridWorld):
+        view, space = staticmethod(int), None
+        def __init__(self):
+            super().__init__("S..# .#.. ...G", step=-1.)
+            if self.space: self.observation_space = self.space
+        def reset(self, **more):
+            obs, info = super().reset(**more)
+            return self.view(obs), info
+        def step(self, act):
+            obs, *rest = super().step(act)
+            return self.view(obs), *rest
+
+    class Pair(Seen): view, space = staticmethod(lambda s: np.array(divmod(s, 4))), gym.spaces.MultiDiscrete([3, 4])
+    class Parts(Seen): view, space = staticmethod(lambda s: dict(a=s // 4, b=s % 4 + 1)), gym.spaces.Dict(a=gym.spaces.Discrete(3), b=gym.spaces.Discrete(4, start=1))
+
+    plain, *others = (Trainer(kind, algo, num_envs=2, alpha=.4, **how).run(steps=300) for kind in (Seen, Pair, Parts))
+    for other in others:
+        assert all(torch.equal(a, b) for a, b in zip(plain.learner.nets.parameters(), other.learner.nets.parameters()))
+        assert str(other.learner.algo.backup(other.learner.nets, other.learner.last["batch"]))
+        rows = other.learner.buffer.gather([0, 1])
+        assert len(other.learner.algo.td_error(other.learner.nets, rows)) == 2 and other.policy.act(other.obs).shape == (2,)
+    assert next(plain.learner.nets.parameters()).any()
+
+
+def test_exploration_changes_in_mid_run():
+    trainer = Trainer("rlbench/CliffWalk-v0", "sarsa", alpha=.5, gamma=1.).run(steps=3000)
+    trainer.set(explore="boltzmann", temperature=1.)
+    trainer.run(steps=3000)
+    probs = trainer.learner.algo.probs(trainer.learner.nets, torch.arange(36))
+    assert torch.allclose(probs, trainer.learner.nets.q(torch.arange(36)).softmax(-1))

@@ -55,7 +55,7 @@ def did(row,     # one transition
     act = Node(f"a {int(row.act)}", None if value is None else float(value), "action", ((f"r {float(row.rew):.4g}", after),))
     return Node(called(row.obs), edges=((label, act),))
 
-# %% ../../nbs/4_algos/40_algorithm.ipynb #8d4e5bde
+# %% ../../nbs/4_algos/40_algorithm.ipynb #f6328c0c
 @dataclass(frozen=True)
 class Algorithm:
     "Hyper-parameters and pure methods; see the table above"
@@ -72,6 +72,7 @@ class Algorithm:
 
     def optimiser(self, parameters): return torch.optim.Adam(parameters, fused=True)
     def after(self, nets, updates): "What follows the update number `updates`"
+    def learned(self, buffer, batch, parts): "What the buffer remembers of a gradient step on `batch`, whose loss named `parts`"
     def finish(self, nets, data): "What follows an iteration: all minibatches made from `data` are learned"
     def enough(self, aux): "True clears the rest of the to-do list"; return False
     def values(self, nets, obs): "(B,) values or (B, A) action values, for whoever looks"; return None

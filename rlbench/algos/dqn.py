@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['dqn_target', 'mask_of', 'allowed', 'DQNSettings', 'DQN', 'n_step_rows']
 
-# %% ../../nbs/4_algos/42_dqn.ipynb #45893421
+# %% ../../nbs/4_algos/42_dqn.ipynb #6e9ef189
 import copy
 from dataclasses import dataclass
 
@@ -15,11 +15,12 @@ from torch import nn
 
 from .algorithm import Algorithm, register, rounds
 from ..buffers.buffers import Ring
+from ..buffers.priorities import Prioritised
 from ..buffers.returns import n_step
 from ..core.batch import Batch
 from ..core.config import Linear, Schedule, hp
 from ..policies.distributions import SpaceProblem
-from ..policies.exploration import epsilon_greedy, epsilon_noise
+from ..policies.exploration import Exploring, Shaken, epsilon_greedy, spread
 from ..policies.networks import MLP, has_mask
 
 # %% ../../nbs/4_algos/42_dqn.ipynb #8e0c3ece
@@ -36,12 +37,16 @@ def allowed(q, obs):
     mask = mask_of(obs)
     return q if mask is None else q.masked_fill(~mask, -torch.inf)
 
-# %% ../../nbs/4_algos/42_dqn.ipynb #40858997
+# %% ../../nbs/4_algos/42_dqn.ipynb #eb16cb67
 @dataclass(frozen=True)
-class DQNSettings(Algorithm):
+class DQNSettings(Exploring, Algorithm):
     "What can be set"
     lr: float | Schedule = hp(5e-4, "learning rate of Adam", up="learning is steady but slow", low=0)
+    explore: str = hp("epsilon", "epsilon: now and then any action; boltzmann: in proportion to exp(value / temperature); weights: noise on the weights, as bold as eps says",
+                      choices=("epsilon", "boltzmann", "weights"))
     eps: float | Schedule = hp(Linear(1, .05, 10_000), "ε, probability of a random action", up="it settles too early", low=0, high=1)
+    eps_spread: float = hp(0., "the last of many environments explores with ε to the power 1 + this, those between with less", up="one ε does not suit all phases", low=0)
+    shake_every: int = hp(100, "environment steps between two draws of the noise on the weights", up="it should persist in its oddities", low=1)
     batch: int = hp(64, "transitions in a minibatch", up="updates are noisy", low=1)
     train_every: int = hp(1, "environment steps between two rounds of updates", up="steps are cheap", low=1)
     gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1)
@@ -50,15 +55,17 @@ class DQNSettings(Algorithm):
     n: int = hp(1, "steps of reward before bootstrapping", up="rewards are rare", low=1)
     double: bool = hp(True, "choose by the online network, value by the target network", up="values are too optimistic")
     max_grad_norm: float | None = hp(10., "longest gradient", up="updates are cut too often", low=0)
+    alpha: float = hp(0., "rows are drawn in proportion to their last |error| to this power; 0 draws uniformly", up="few transitions teach something", low=0, high=1)
+    beta: float | Schedule = hp(Linear(.4, 1, 100_000), "share of the bias by priorities that importance weights take back", up="values are wrong where errors were large", low=0, high=1)
     start: int = hp(1000, "transitions stored before learning starts", up="first values mislead it", low=1)
     capacity: int = hp(50_000, "transitions remembered, over all environments", up="it forgets what it knew", low=1, live=False)
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="values are too simple", live=False)
 
-# %% ../../nbs/4_algos/42_dqn.ipynb #4f1a95e6
+# %% ../../nbs/4_algos/42_dqn.ipynb #9db8cca5
 @register("dqn")
 @dataclass(frozen=True)
 class DQN(DQNSettings):
-    "Deep Q-network (Mnih et al., 2015), double (van Hasselt et al., 2016), n-step"
+    "Deep Q-network (Mnih et al., 2015), double (van Hasselt et al., 2016), n-step, prioritised (Schaul et al., 2016)"
     masked = True
 
     def nets(self, spec, rng):
@@ -66,23 +73,42 @@ class DQN(DQNSettings):
             raise SpaceProblem(f"dqn needs Discrete actions that start at 0, got {spec.action_space}; try ppo")
         has_mask(spec.observation_space, spec.action_space, int(spec.action_space.n))
         q = MLP(spec.observation_space, self.hidden, int(spec.action_space.n), 1., rng, "relu")
-        return nn.ModuleDict(dict(q=q, target=copy.deepcopy(q).requires_grad_(False)))
+        return nn.ModuleDict(dict(q=q, target=copy.deepcopy(q).requires_grad_(False), shaken=Shaken(q)))
 
-    def buffer(self, spec): return Ring(max(1, self.capacity // spec.num_envs), spec.num_envs)
+    def buffer(self, spec):
+        ring = Ring(max(1, self.capacity // spec.num_envs), spec.num_envs)
+        ring.attached["priorities"] = Prioritised(ring, self.alpha, epsilon=1e-6)
+        return ring
+
     def optimiser(self, parameters): return torch.optim.Adam(parameters, fused=True)
-    def noise(self, spec, rng, n): return epsilon_noise(spec.action_space, rng, n)
 
     def act(self, nets, obs, noise, carry):
-        q = allowed(nets.q(obs), obs)
-        return (q.argmax(-1) if noise is None else epsilon_greedy(q, noise, self.eps, mask_of(obs))), {}, carry
+        if noise is not None and self.explore == "weights" and nets.shaken.shakes:   # before the first one by ε
+            return allowed(nets.shaken(obs), obs).argmax(-1), {}, carry
+        return self.choose(allowed(nets.q(obs), obs), noise, mask_of(obs)), {}, carry
+
+    def choose(self, q, noise, mask=None):
+        if noise is None or self.explore == "boltzmann" or not self.eps_spread: return super().choose(q, noise, mask)
+        return epsilon_greedy(q, noise, spread(self.eps, len(q), self.eps_spread), mask)
 
     def due(self, buffer):
         return rounds(max(self.start - len(buffer), self.train_every - buffer.fresh.sum()), buffer.num_envs)
 
     def process(self, nets, buffer, rng):
-        index = torch.from_numpy(buffer.uniform(rng, self.batch * self.gradient_steps))
+        index, weight = self.drawn(buffer, rng, self.batch * self.gradient_steps)
         parts = [None] if self.gradient_steps == 1 else list(torch.arange(len(index)).split(self.batch))
-        return n_step_rows(buffer, index, self.n, self.gamma), parts
+        data = n_step_rows(buffer, index, self.n, self.gamma)
+        if weight is not None: data.weight = weight
+        steps = buffer.written.sum()
+        if self.explore == "weights" and steps // self.shake_every > (steps - buffer.fresh.sum()) // self.shake_every:
+            nets.shaken.shake(nets.q, data.obs, self.eps, rng)
+        return data, parts
+
+    def drawn(self, buffer, rng, n):
+        "Row numbers (n,), and their importance weights (n,) where there are priorities"
+        if not self.alpha: return torch.from_numpy(buffer.uniform(rng, n)), None
+        buffer.attached["priorities"].alpha = self.alpha                    # it may have been changed in mid-run
+        return map(torch.from_numpy, buffer.attached["priorities"].draw(rng, n, self.beta))
 
     def loss(self, nets, batch):
         q = nets.q(batch.obs).gather(-1, batch.act[:, None]).squeeze(-1)
@@ -90,7 +116,12 @@ class DQN(DQNSettings):
             next_target = allowed(nets.target(batch.next_obs), batch.next_obs)
             next_q = allowed(nets.q(batch.next_obs), batch.next_obs) if self.double else None
             target = dqn_target(batch.ret, batch.disc, next_q, next_target, self.double)
-        return nn.functional.smooth_l1_loss(q, target), dict(q=q, target=target, delta=target - q)
+        error = nn.functional.smooth_l1_loss(q, target, reduction="none" if "weight" in batch else "mean")
+        if "weight" in batch: error = (batch.weight * error).mean()
+        return error, dict(q=q, target=target, delta=target - q)
+
+    def learned(self, buffer, batch, parts):
+        if self.alpha: buffer.attached["priorities"].update(batch.index, parts["delta"])
 
     def after(self, nets, updates):
         if updates % self.target_every: return

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Remembered', 'ModelSettings', 'ModelLearner', 'Dyna', 'Queue', 'Allowance', 'PrioritisedSweeping']
 
-# %% ../../nbs/4_algos/405_dyna.ipynb #a75ac33d
+# %% ../../nbs/4_algos/405_dyna.ipynb #92031da9
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,7 @@ from .algorithm import Algorithm, register
 from .one_step import GreedyTable, just_taken
 from ..core.batch import Batch
 from ..core.config import Schedule, hp
+from ..policies.exploration import Exploring
 from ..policies.networks import Table, check_finite
 
 # %% ../../nbs/4_algos/405_dyna.ipynb #4a40de27
@@ -61,13 +62,12 @@ def draw(self, n, env, rng,
 
 Remembered.remember, Remembered.predict, Remembered.draw = remember, predict, draw
 
-# %% ../../nbs/4_algos/405_dyna.ipynb #075315f2
+# %% ../../nbs/4_algos/405_dyna.ipynb #7546dc84
 @dataclass(frozen=True)
-class ModelSettings(Algorithm):
+class ModelSettings(Exploring, Algorithm):
     "What can be set for every tabular planner with a learned model"
     gamma: float = hp(.95, "discount per step", up="rewards come late", low=0, high=1)
     alpha: float | Schedule = hp(.1, "α, share of the error that is corrected at once", up="the world is deterministic", low=0, high=1)
-    eps: float | Schedule = hp(.1, "ε, probability of a random action", up="the agent keeps missing something", low=0, high=1)
     n: int = hp(5, "updates from the model after each real step", up="real steps are dear", low=0)
     initial: float = hp(0., "every Q at the start", up="it should try everything once (optimism)", live=False)
     capacity: int = hp(1000, "transitions kept to look at, for each environment", low=1, live=False)

@@ -5,13 +5,12 @@
 # %% auto #0
 __all__ = ['just_taken', 'OneStep', 'GreedyTable']
 
-# %% ../../nbs/4_algos/400_one_step.ipynb #98b7292c
+# %% ../../nbs/4_algos/400_one_step.ipynb #149fbb8c
 import torch
 
 from .algorithm import Node, called, did, fan, rounds
 from ..buffers.buffers import Ring
 from ..core.batch import Batch
-from ..policies.exploration import epsilon_greedy, epsilon_noise
 
 # %% ../../nbs/4_algos/400_one_step.ipynb #5409a7c1
 def just_taken(buffer):
@@ -27,15 +26,10 @@ class OneStep:
     def due(self, buffer): return rounds(1 - buffer.fresh.sum(), buffer.num_envs)
     def process(self, nets, buffer, rng): return just_taken(buffer), [None]
 
-# %% ../../nbs/4_algos/400_one_step.ipynb #579eed14
+# %% ../../nbs/4_algos/400_one_step.ipynb #9437a4a4
 class GreedyTable(OneStep):
-    "Part of algorithms with a table `q` of action values and a setting `eps`"
-    def noise(self, spec, rng, n): return epsilon_noise(spec.action_space, rng, n)
-
-    def act(self, nets, obs, noise, carry):
-        q = nets.q(obs)
-        return (q.argmax(-1) if noise is None else epsilon_greedy(q, noise, self.eps)), {}, carry
-
+    "Part of algorithms with a table `q` of action values and the settings of `Exploring`"
+    def act(self, nets, obs, noise, carry): return self.choose(nets.q(obs), noise), {}, carry
     def values(self, nets, obs): return nets.q(obs)
 
     @torch.no_grad()

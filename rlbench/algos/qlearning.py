@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['td_target', 'QSettings', 'QLearning']
 
-# %% ../../nbs/4_algos/41_qlearning.ipynb #2499db9e
+# %% ../../nbs/4_algos/41_qlearning.ipynb #6e9d3a5b
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 from .algorithm import Algorithm, register
 from .one_step import GreedyTable
 from ..core.config import Schedule, hp
+from ..policies.exploration import Exploring
 from ..policies.networks import Table, check_finite
 
 # %% ../../nbs/4_algos/41_qlearning.ipynb #bd7dcf33
@@ -21,12 +22,11 @@ def td_target(rew, term, next_val, gamma):
     "What a transition says its value is; only a termination ends the future"
     return rew + gamma * ~term * next_val
 
-# %% ../../nbs/4_algos/41_qlearning.ipynb #70d7c2a4
+# %% ../../nbs/4_algos/41_qlearning.ipynb #ac1dbf24
 @dataclass(frozen=True)
-class QSettings(Algorithm):
+class QSettings(Exploring, Algorithm):
     "What can be set"
     lr: float | Schedule = hp(.5, "α, share of the error that is corrected at once", up="the world is deterministic", low=0, high=1)
-    eps: float | Schedule = hp(.1, "ε, probability of a random action", up="the agent keeps missing something", low=0, high=1)
     initial: float = hp(0., "every Q at the start", up="it should try everything once (optimism)", live=False)
     capacity: int = hp(1000, "transitions kept to look at, for each environment", low=1, live=False)
 

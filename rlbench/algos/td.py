@@ -6,22 +6,20 @@
 __all__ = ['RAISED', 'Traces', 'TDSettings', 'Differences', 'alone', 'td_error', 'traces', 'TD', 'SarsaSettings', 'Sarsa',
            'DoubleQ', 'TreeBackup']
 
-# %% ../../nbs/4_algos/404_td.ipynb #044134ca
+# %% ../../nbs/4_algos/404_td.ipynb #5f167a49
 from dataclasses import dataclass
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, Node, register
+from .algorithm import Algorithm, Node, called, register
 from ..buffers.buffers import Ring
 from ..buffers.returns import scan
 from ..core.batch import Batch, each
 from ..core.config import ConfigError, Schedule, hp
-from ..policies.distributions import SpaceProblem
-from ..policies.exploration import chances, epsilon_greedy, epsilon_noise
-from ..policies.networks import Table
+from ..policies.exploration import Exploring, chances, rows
+from ..policies.networks import Table, check_finite, row_of
 
 # %% ../../nbs/4_algos/404_td.ipynb #88f39e05
 class Cursor:
@@ -53,13 +51,15 @@ def take(buffer, need):
     first = (age == buffer.sizes[envs]) | ended(buffer, back(buffer, envs, age + 1))   # nothing that is stored leads up to it
     return back(buffer, envs, age), first, new
 
-# %% ../../nbs/4_algos/404_td.ipynb #f17248db
+# %% ../../nbs/4_algos/404_td.ipynb #3fe056a2
 RAISED = dict(accumulating=lambda z, alpha: z + 1, replacing=lambda z, alpha: torch.ones_like(z), dutch=lambda z, alpha: 1 + (1 - alpha) * z)
 
 class Traces(nn.Module):
     "Eligibility of all pairs in each environment"
-    def __init__(self, num_envs, states, actions):
+    def __init__(self, num_envs, states, actions,
+                 row=torch.Tensor.long): # observations -> numbers of their states
         super().__init__()
+        self.row = row
         self.register_buffer("z", torch.zeros(num_envs, states, actions, dtype=torch.float64))
         self.register_buffer("old", torch.zeros(2, num_envs, dtype=torch.float64))   # what followed the last step and this one, as it was worth then
 
@@ -67,7 +67,8 @@ class Traces(nn.Module):
         "All traces of these environments fade by a factor, and those of the pairs at hand are raised"
         factor = torch.ones(len(self.z), dtype=torch.float64).index_copy(0, env, fade)
         self.z.mul_(factor[:, None, None])
-        self.z[env, obs, act] = RAISED[raised](self.z[env, obs, act], alpha)
+        at = env, self.row(obs), act
+        self.z[at] = RAISED[raised](self.z[at], alpha)
 
     def spread(self, env, weight):
         "(S, A) weights (B,) of the environments, times their traces"
@@ -86,7 +87,7 @@ class TDSettings(Algorithm):
 
     lr = 1.
 
-# %% ../../nbs/4_algos/404_td.ipynb #d7a553a1
+# %% ../../nbs/4_algos/404_td.ipynb #fd224dd3
 @dataclass(frozen=True)
 class Differences(TDSettings):
     "What learning from differences shares"
@@ -99,7 +100,7 @@ class Differences(TDSettings):
 
     def with_traces(self, nets, spec, states, actions):
         self.check()
-        if self.trace != "none": nets = nets | dict(traces=Traces(spec.num_envs, states, actions))
+        if self.trace != "none": nets = nets | dict(traces=Traces(spec.num_envs, states, actions, row_of(spec.observation_space)))
         return nn.ModuleDict(nets)
 
     def buffer(self, spec):
@@ -138,7 +139,7 @@ def delta(self, nets, batch):
 
 Differences.delta = delta
 
-# %% ../../nbs/4_algos/404_td.ipynb #2566c95a
+# %% ../../nbs/4_algos/404_td.ipynb #5b2dfe56
 def loss(self, nets, batch):
     q = self.estimate(nets, batch)
     with torch.no_grad(): delta = self.delta(nets, batch)
@@ -153,17 +154,17 @@ def lead(self, nets, data):
     "Let the traces fade, and raise those of the rows at hand"
     env, traces = data.index % len(nets.traces.z), nets.traces
     passes = torch.where(data.first, 0., self.passes(nets, data))
-    traces.step(env, data.obs.long(), self.place(data.act), self.gamma * self.lam * passes, self.trace, self.alpha)
+    traces.step(env, data.obs, self.place(data.act), self.gamma * self.lam * passes, self.trace, self.alpha)
     val, next_val, _ = self.look(nets, data.later, data.get("coin"))
     traces.old[:, env] = torch.stack([torch.where(data.first, 0., traces.old[1, env]), next_val[:, 0]])
 
 Differences.loss, Differences.lead = loss, lead
 
-# %% ../../nbs/4_algos/404_td.ipynb #c99d58a8
+# %% ../../nbs/4_algos/404_td.ipynb #46f06621
 def alone(batch):
     "Stored transitions as rows of which nothing is known but themselves"
     known = Batch({name: batch[name] for name in batch if name in ("obs", "act", "rew", "term", "next_obs", "logp")})
-    later = each(lambda column: column.unsqueeze(1).expand(-1, 2), known)
+    later = each(lambda column: torch.stack([column, column], 1), known)
     return Batch(batch, later=Batch(later, valid=torch.tensor([True, False]).expand(len(batch), 2)))
 
 @torch.no_grad()
@@ -172,15 +173,7 @@ def traces(self, nets): return nets.traces.z.sum(0) if self.trace != "none" else
 
 Differences.td_error, Differences.traces = td_error, traces
 
-# %% ../../nbs/4_algos/404_td.ipynb #f6177f20
-def check_discrete(name, spec):
-    "Refuse what is not numbered already, for traces are kept by these numbers"
-    for space in (spec.observation_space, spec.action_space):
-        if not isinstance(space, gym.spaces.Discrete) or space.start:
-            raise SpaceProblem(f"{name} keeps a table and needs Discrete spaces that start at 0, got {space}; try dqn or ppo")
-    return int(spec.observation_space.n), int(spec.action_space.n)
-
-# %% ../../nbs/4_algos/404_td.ipynb #6464dc18
+# %% ../../nbs/4_algos/404_td.ipynb #adb949e3
 @register("td")
 @dataclass(frozen=True)
 class TD(Differences):
@@ -188,11 +181,11 @@ class TD(Differences):
     on_policy, control = True, False
 
     def nets(self, spec, rng):
-        states, _ = check_discrete("td", spec)
-        return self.with_traces(dict(v=Table(states, 1, self.initial).double()), spec, states, 1)
+        states, _ = check_finite("td", spec)
+        return self.with_traces(dict(v=Table(spec.observation_space, 1, self.initial).double()), spec, states, 1)
 
     def noise(self, spec, rng, n): return torch.from_numpy(rng.integers(spec.action_space.n, size=n))
-    def act(self, nets, obs, noise, carry): return (torch.zeros_like(obs, dtype=torch.int64) if noise is None else noise), {}, carry
+    def act(self, nets, obs, noise, carry): return (torch.zeros(rows(obs), dtype=torch.int64) if noise is None else noise), {}, carry
 
     def look(self, nets, steps, coin):
         val, next_val = nets.v(steps.obs[:, :-1]).squeeze(-1), nets.v(steps.next_obs[:, :-1]).squeeze(-1)
@@ -204,18 +197,17 @@ class TD(Differences):
     def passes(self, nets, data): return torch.ones(len(data), dtype=torch.float64)
     def values(self, nets, obs): return nets.v(obs).squeeze(-1)
 
-# %% ../../nbs/4_algos/404_td.ipynb #1913d1aa
+# %% ../../nbs/4_algos/404_td.ipynb #fd7669a8
 @dataclass(frozen=True)
-class SarsaSettings(Differences):
+class SarsaSettings(Exploring, Differences):
     "What can be set for control"
     alpha: float | Schedule = hp(.5, "α, share of the error that is corrected at once", up="the world is deterministic", low=0)
-    eps: float | Schedule = hp(.1, "ε, probability of a random action", up="the agent keeps missing something", low=0, high=1)
     target: str = hp("sarsa", "what follows is worth the action taken there, the policy's expectation, or the best action", choices=("sarsa", "expected", "q"))
     off: str = hp("none", "later errors pass through an action that the target policy takes with chance π and the agent with b: by 1, by π (tree), by π / b",
                   choices=("none", "tree", "importance"), live=False)
     double: bool = hp(False, "two tables, one judges what the other chooses; a coin says which one learns", up="values are too high", live=False)
 
-# %% ../../nbs/4_algos/404_td.ipynb #4ba6a360
+# %% ../../nbs/4_algos/404_td.ipynb #95076fb8
 @register("sarsa")
 @dataclass(frozen=True)
 class Sarsa(SarsaSettings):
@@ -231,42 +223,45 @@ class Sarsa(SarsaSettings):
                           "elsewhere choose replacing or accumulating")
 
     def nets(self, spec, rng):
-        states, actions = check_discrete(self.name, spec)
-        tables = {name: Table(states, actions, self.initial).double() for name in ("q", "twin")[:1 + self.double]}
+        states, actions = check_finite(self.name, spec)
+        tables = {name: Table(spec.observation_space, actions, self.initial).double() for name in ("q", "twin")[:1 + self.double]}
         return self.with_traces(tables, spec, states, actions)
 
-    def noise(self, spec, rng, n): return epsilon_noise(spec.action_space, rng, n)
     def drawn(self, rng, rows): return dict(coin=torch.from_numpy(rng.random(rows) < .5)) if self.double else {}
 
     def act(self, nets, obs, noise, carry):
         q = self.values(nets, obs)
-        act = q.argmax(-1) if noise is None else epsilon_greedy(q, noise, self.eps)
+        act = self.choose(q, noise)
         if self.off != "importance": return act, {}, carry
-        return act, dict(logp=at(chances(q, self.eps), act).log()), carry
+        return act, dict(logp=at(self.chances(q), act).log()), carry
 
     def values(self, nets, obs): return (nets.q(obs) + nets.twin(obs)) / 2 if self.double else nets.q(obs)
-    def probs(self, nets, obs): return chances(self.values(nets, obs), self.eps)
+    def probs(self, nets, obs): return self.chances(self.values(nets, obs))
     def place(self, act): return act.long()
 
-# %% ../../nbs/4_algos/404_td.ipynb #968fa925
+# %% ../../nbs/4_algos/404_td.ipynb #0fd1ada2
 def at(q, act): "(...) values of the actions taken, out of (..., A)"; return q.gather(-1, act.long().unsqueeze(-1)).squeeze(-1)
 
 def sides(self, nets, coin):
     "Functions of states: values in the table that is corrected, and in the one that judges"
     if not self.double: return nets.q, nets.q
     if coin is None: return (lambda obs: self.values(nets, obs),) * 2
-    either = lambda obs, tails: torch.where((coin ^ tails).reshape(-1, *[1] * obs.ndim), nets.twin(obs), nets.q(obs))
+    def either(obs, tails):
+        q = nets.q(obs)
+        return torch.where((coin ^ tails).reshape(-1, *[1] * (q.ndim - 1)), nets.twin(obs), q)
     return (lambda obs: either(obs, False)), (lambda obs: either(obs, True))
+
+def judged(self, q): "(..., A) probabilities of the policy that is learned about"; return chances(q) if self.target == "q" else self.chances(q)
 
 def agreed(self, q, steps): # q (..., A) in the states where the actions of `steps` were taken
     "How much passes through these actions"                                 # -> (...)
     if self.off == "none": return torch.ones(q.shape[:-1], dtype=q.dtype)
-    pi = (at(q, steps.act) == q.amax(-1)).to(q.dtype) if self.target == "q" else at(chances(q, self.eps), steps.act)
+    pi = (at(q, steps.act) == q.amax(-1)).to(q.dtype) if self.target == "q" else at(self.chances(q), steps.act)
     return pi if self.off == "tree" else pi / steps.logp.exp()
 
-Sarsa.sides, Sarsa.agreed = sides, agreed
+Sarsa.sides, Sarsa.judged, Sarsa.agreed = sides, judged, agreed
 
-# %% ../../nbs/4_algos/404_td.ipynb #d9ddad66
+# %% ../../nbs/4_algos/404_td.ipynb #2ab63c0e
 def look(self, nets, steps, coin):
     "(B, n) values of the rows, of what follows them, and the share of later errors that passes back to each"
     obs, act, next_obs, then = steps.obs[:, :-1], steps.act[:, :-1], steps.next_obs[:, :-1], steps.act[:, 1:]
@@ -274,7 +269,7 @@ def look(self, nets, steps, coin):
     val, next_q = at(judge(obs), act), judge(next_obs)
     choosing = mine(next_obs) if self.double else next_q
     if self.double: val[:, 0] = at(mine(obs), act)[:, 0]
-    mean = (chances(choosing, 0. if self.target == "q" else self.eps) * next_q).sum(-1)
+    mean = (self.judged(choosing) * next_q).sum(-1)
     if self.off != "none": return val, mean, self.agreed(choosing, steps[:, 1:])
     on = steps.valid[:, 1:].to(val.dtype)
     if self.target != "sarsa": on = on * self.lam * (torch.arange(self.n) < self.n - 1)
@@ -290,7 +285,7 @@ def steps(self, nets, env, weight, coin):
 
 Sarsa.look, Sarsa.estimate, Sarsa.passes, Sarsa.steps = look, estimate, passes, steps
 
-# %% ../../nbs/4_algos/404_td.ipynb #d99fc1a5
+# %% ../../nbs/4_algos/404_td.ipynb #095011b1
 SHOWN, WIDE = 4, 10                                                         # steps and actions that a diagram shows at most
 
 def seen(batch):
@@ -312,19 +307,19 @@ def chain(self, nets, batch):
         if t == count: end, s = steps.term[t - 1].item(), steps.next_obs[t - 1]
         else: end, s = False, steps.obs[t]
         below = ((f"r {steps.rew[t].item():g}", leap(nodes, t + 1, count)),) if t < count else ()
-        nodes[t] = Node("end") if end else Node(f"s {s.item()}", self.values(nets, s[None]).item(), edges=below)
+        nodes[t] = Node("end") if end else Node(called(s), self.values(nets, s[None]).item(), edges=below)
     return nodes[0]
 
 TD.backup = chain
 
-# %% ../../nbs/4_algos/404_td.ipynb #320e599b
+# %% ../../nbs/4_algos/404_td.ipynb #67b15491
 def branches(self, nets, steps, t, count):
     "What may be done after step t: (label, action, whether the sum goes on through it)"
     s, act = steps.next_obs[t][None], int(steps.act[t + 1]) if steps.valid[t + 1] else None
     on = act is not None and t + 1 < count
     if act is not None and self.off == "none" and (on or self.target == "sarsa"): return [("", act, on)]
     q = self.values(nets, s)
-    pi = chances(q, 0. if self.target == "q" else self.eps)[0]
+    pi = self.judged(q)[0]
     kept = pi.argsort(descending=True, stable=True).tolist()[:WIDE]
     if on and act not in kept: kept[-1] = act
     share = self.agreed(q, steps[t + 1:t + 2]).item() if on else None
@@ -340,9 +335,9 @@ def fan(self, nets, batch):
         to, ended = steps.next_obs[t], steps.term[t].item()
         below = () if ended else tuple((label, leap(nodes, t + 1, count) if on else Node(f"a {a}", value(to, a), "action"))
                                        for label, a, on in branches(self, nets, steps, t, count))
-        state = Node("end" if ended else f"s {to.item()}", edges=below)
+        state = Node("end" if ended else called(to), edges=below)
         a = int(steps.act[t])
-        name = f"a {a}" if t else f"s {steps.obs[0].item()}, a {a}"
+        name = f"a {a}" if t else f"{called(steps.obs[0])}, a {a}"
         nodes[t] = Node(name, value(steps.obs[t], a), "action", ((f"r {steps.rew[t].item():g}", state),))
     return nodes[0]
 

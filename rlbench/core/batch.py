@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-# %% ../../nbs/0_core/00_batch.ipynb #34cd9b33
+# %% ../../nbs/0_core/00_batch.ipynb #69d9aa01
 NAMES = dict(
     obs="observation the action was chosen on",                     act="action chosen (before any clipping)",
     rew="reward paid for the action",                               term="episode ended by the task: no future",
@@ -29,6 +29,7 @@ NAMES = dict(
     noise="the random numbers an action was made from",             carry="recurrent state before obs",
     first="1 where obs starts an episode",                          valid="1 where the row is a real transition",
     state="the environment's own state, where it shows it",
+    weight="importance weight: how much the row counts in the loss",
     later="the rows that follow in the same episode, the row itself first",
     coin="1 where the second of two tables learns",
 )

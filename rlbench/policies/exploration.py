@@ -4,14 +4,18 @@
 
 # %% auto #0
 __all__ = ['epsilon_greedy', 'epsilon_noise', 'chances', 'spread', 'boltzmann', 'ucb', 'jitter', 'ou', 'perturb', 'distance',
-           'adapt', 'Policy', 'batched', 'rows']
+           'adapt', 'Shaken', 'Exploring', 'Policy', 'batched', 'rows']
 
-# %% ../../nbs/2_policies/22_exploration.ipynb #22bffd5e
+# %% ../../nbs/2_policies/22_exploration.ipynb #9ff5cd59
+import copy
+from dataclasses import dataclass
+
 import gymnasium as gym
 import numpy as np
 import torch
 
 from ..core.batch import Batch, each, parts_of
+from ..core.config import Schedule, hp
 from .distributions import Categorical, bounds
 
 # %% ../../nbs/2_policies/22_exploration.ipynb #25844f6e
@@ -43,7 +47,7 @@ def spread(eps,   # of the first environment
     "One ε for each environment"                                            # -> (n,)
     return eps ** (1 + alpha * torch.linspace(0, 1, n))
 
-# %% ../../nbs/2_policies/22_exploration.ipynb #4cc32e13
+# %% ../../nbs/2_policies/22_exploration.ipynb #c6485a88
 def boltzmann(q,           # (B, A) action values
               noise,       # (B, A) exponential, as `Categorical.noise` draws it
               temperature, # above 0; or (B, 1)
@@ -53,12 +57,10 @@ def boltzmann(q,           # (B, A) action values
 
 def ucb(q,      # (B, A) mean rewards so far
         counts, # (B, A) how often each action was tried
-        noise,  # (B, A) uniform in [0, 1), breaks ties
-        c):     # strength of the optimism
-    "An action that may be the best"                                        # -> (B,)
-    times = counts.sum(-1, keepdim=True).clamp(min=1)
-    hope = torch.where(counts > 0, q + c * (times.log() / counts.clamp(min=1)).sqrt(), torch.inf)
-    return torch.where(hope == hope.amax(-1, keepdim=True), noise, -1.).argmax(-1)
+        c):     # strength of the optimism, in units of the reward
+    "Values plus what could be hidden behind few trials; infinite where there was none"   # -> (B, A)
+    t = 1 + counts.sum(-1, keepdim=True)
+    return torch.where(counts > 0, q + c * (t.log() / counts).sqrt(), torch.inf)
 
 # %% ../../nbs/2_policies/22_exploration.ipynb #b916ffd1
 def jitter(act,    # (B, D) actions in the box
@@ -98,6 +100,48 @@ def adapt(sigma, apart,
           factor):# 1.01 in the paper
     "The next deviation of the noise on the weights"
     return sigma * factor if apart < wanted else sigma / factor
+
+# %% ../../nbs/2_policies/22_exploration.ipynb #678337d4
+class Shaken(torch.nn.Module):
+    "A network with noise on its weights, which acts, and how much noise that is"
+    def __init__(self, net): # (B, A) action values
+        super().__init__()
+        self.net = copy.deepcopy(net).requires_grad_(False)
+        self.register_buffer("sigma", torch.tensor(.01))
+        self.register_buffer("shakes", torch.tensor(0))                     # how often there was new noise
+
+    def forward(self, obs): return self.net(obs)
+
+    @torch.no_grad()
+    def shake(self, net, obs, eps, rng):
+        "New noise, as strong as is wanted; what it does to the values of these observations makes the next one stronger or weaker"
+        weights = sum(weight.numel() for weight in net.parameters())
+        perturb(self.net, net, torch.from_numpy(rng.standard_normal(weights, np.float32)), self.sigma)
+        q = net(obs)
+        wanted = -np.log(1 - eps + eps / q.shape[-1])
+        self.sigma.copy_(adapt(self.sigma, Categorical(q).kl(Categorical(self.net(obs))).mean(), wanted, 1.1))
+        self.shakes += 1
+
+# %% ../../nbs/2_policies/22_exploration.ipynb #e14989b4
+@dataclass(frozen=True)
+class Exploring:
+    "Part of algorithms with action values: how they try things out"
+    explore: str = hp("epsilon", "epsilon: now and then any action; boltzmann: each in proportion to exp(value / temperature)", choices=("epsilon", "boltzmann"))
+    eps: float | Schedule = hp(.1, "ε, probability of a random action", up="the agent keeps missing something", low=0, high=1)
+    temperature: float | Schedule = hp(.1, "of boltzmann, in units of the value: smaller differences hardly matter", up="it settles too early", low=1e-6)
+
+    def noise(self, spec, rng, n):
+        return (Categorical.noise if self.explore == "boltzmann" else epsilon_noise)(spec.action_space, rng, n)
+
+    def choose(self, q, noise, mask=None): # (B, A), what `noise` drew or None, (B, A) bool or None
+        "An action for each row, the best where there is no noise"           # -> (B,)
+        if noise is None: return q.argmax(-1)
+        if self.explore == "boltzmann": return boltzmann(q, noise, self.temperature, mask)
+        return epsilon_greedy(q, noise, self.eps, mask)
+
+    def chances(self, q): # (..., A)
+        "Probabilities with which `choose` takes each action"                # -> (..., A)
+        return (q / self.temperature).softmax(-1) if self.explore == "boltzmann" else chances(q, self.eps)
 
 # %% ../../nbs/2_policies/22_exploration.ipynb #a6f2fc65
 class Policy:

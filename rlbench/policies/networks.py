@@ -227,17 +227,17 @@ def mixed(digits, sizes):
     for digit, size in zip(digits, sizes): number = number * size + digit
     return number
 
-# %% ../../nbs/2_policies/21_networks.ipynb #850902a1
+# %% ../../nbs/2_policies/21_networks.ipynb #baf551e0
 def row_of(space):
-    "Function of observations (B, ...) -> their numbers (B,), from 0 on"
+    "Function of observations (B, ...) -> their numbers (B,), from 0 on; B may be several axes"
     if isinstance(space, gym.spaces.Discrete):
         start = int(space.start)
         return (lambda obs: obs.long() - start) if start else torch.Tensor.long
     if isinstance(space, gym.spaces.MultiBinary):
-        return lambda obs: mixed(obs.flatten(1).long().unbind(1), [2] * math.prod(space.shape))
+        return lambda obs: mixed(obs.flatten(-len(space.shape)).long().unbind(-1), [2] * math.prod(space.shape))
     if isinstance(space, gym.spaces.MultiDiscrete):
         sizes, start = space.nvec.reshape(-1).tolist(), torch.from_numpy(space.start.reshape(-1)).long()
-        return lambda obs: mixed((obs.flatten(1).long() - start).unbind(1), sizes)
+        return lambda obs: mixed((obs.flatten(-len(space.shape)).long() - start).unbind(-1), sizes)
     rows = {key: row_of(part) for key, part in parts_of(space).items() if key != "action_mask"}
     sizes = [cells(parts_of(space)[key]) for key in rows]
     return lambda obs: mixed((row(obs[key]) for key, row in rows.items()), sizes)

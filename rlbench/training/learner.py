@@ -78,7 +78,7 @@ def restart(self, first):
 
 Learner.act, Learner.add, Learner.restart = act, add, restart
 
-# %% ../../nbs/6_training/60_learner.ipynb #c8b160de
+# %% ../../nbs/6_training/60_learner.ipynb #0a20e296
 def process(self):
     "Experience -> data and a new to-do list"
     with torch.no_grad():
@@ -98,7 +98,9 @@ def learn(self):
     self.optimiser.step()
     self.updates += 1
     algo.after(self.nets, self.updates)
-    self.last = dict(loss=loss.detach(), parts=each(torch.Tensor.detach, Batch(parts)), batch=batch, index=batch.get("index"), grad_norm=norm)
+    parts = each(torch.Tensor.detach, Batch(parts))
+    algo.learned(self.buffer, batch, parts)
+    self.last = dict(loss=loss.detach(), parts=parts, batch=batch, index=batch.get("index"), grad_norm=norm)
     if algo.enough(self.last["parts"]): self.todo.clear()
     if not self.todo: algo.finish(self.nets, self.data)
     return self.last["parts"]
