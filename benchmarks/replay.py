@@ -4,7 +4,7 @@
 
 PYTHON is an interpreter that has the peer (pip install cpprb); without it, this one is tried.
 Both sides hold 1M transitions of the same columns and print one number, microseconds of processor time for 256 rows; the last table is ours alone.
---write keeps the tables in benchmarks/results/replay.md.
+--write keeps the tables in benchmarks/results/replay.md, and the cost by size in replay.png.
 """
 import argparse
 import os
@@ -150,7 +150,21 @@ def scaling(rounds):
     costs = {rows: [statistics.median(column) for column in zip(*found)] for rows, found in table.items()}
     lines += [f"| {rows:,} | " + " | ".join(f"{x:.0f} µs" for x in found) + " |" for rows, found in costs.items()]
     spread = max(cost[2] for cost in costs.values()) / min(cost[2] for cost in costs.values())
-    return [*lines, "", f"Prioritised, drawn, read and changed, dearest over cheapest: {spread:.2f}, goal at most {FLAT}: {'reached' if spread <= FLAT else 'not reached'}."]
+    verdict = f"Prioritised, drawn, read and changed, dearest over cheapest: {spread:.2f}, goal at most {FLAT}: {'reached' if spread <= FLAT else 'not reached'}."
+    return [*lines, "", "![cost by size](replay.png)", "", verdict], costs
+
+
+def figure(costs):
+    "Cost of a sample by length of the memory"
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    fig, ax = plt.subplots(figsize=(5, 3), dpi=100)
+    for name, column in zip(("uniform row numbers", "prioritised draw and change", "the same, reading obs"), zip(*costs.values())): ax.plot(list(costs), column, ".-", label=name)
+    ax.set(xscale="log", xlabel="rows in the memory", ylabel="µs for 256 rows", ylim=(0, None))
+    ax.grid(alpha=.3), ax.legend(fontsize=8)
+    fig.tight_layout()
+    fig.savefig(HERE / "results" / "replay.png")
 
 
 def main():
@@ -162,9 +176,12 @@ def main():
     version = subprocess.run([args.peer, "-c", "import cpprb, importlib.metadata as m; print('cpprb', m.version('cpprb'))"], capture_output=True, text=True)
     if version.returncode: sys.exit("the peer is not installed there: pip install cpprb, and pass that interpreter with --peer")
     head = f"Medians of {args.rounds} rounds, the sides in turn, one thread, CPU, {os.cpu_count()} cores, Python {platform.python_version()}; peer: {version.stdout.strip()}."
-    table = "\n".join(["# Replay", "", "`python benchmarks/replay.py --write`", "", head, "", *versus(args.peer, args.rounds), "", "Cost of 256 rows by length of the memory:", "", *scaling(max(1, args.rounds // 2)), ""])
+    beside, (sizes, costs) = versus(args.peer, args.rounds), scaling(max(1, args.rounds // 2))
+    table = "\n".join(["# Replay", "", "`python benchmarks/replay.py --write`", "", head, "", *beside, "", "Cost of 256 rows by length of the memory:", "", *sizes, ""])
     print(table)
-    if args.write: (HERE / "results" / "replay.md").write_text(table)
+    if args.write:
+        figure(costs)
+        (HERE / "results" / "replay.md").write_text(table)
 
 
 if __name__ == "__main__":
