@@ -416,6 +416,65 @@ def test_one_hand_seen_through_random_play():
     assert errors["weighted", 3_000] < errors["ordinary", 3_000] / 2        # figure 5.3: much calmer at first
 
 
+# ---- exploring starts ------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("options", [dict(eps=0.), dict(eps=.3, importance="weighted", first_visit=False), dict(eps=.3, importance="ordinary")], ids=str)
+def test_exploring_starts_are_the_box_of_section_5_3(options):
+    "The book's loop on the very transitions; its policy is the one that acted, but for the first action"
+    world = dict(rows="S...H .#..G ....H", step=-1., max_episode_steps=30)
+    trainer = Trainer("rlbench/FourRooms-v0", "monte_carlo", num_envs=3, gamma=.9, starts=True, env_settings=world, **options)
+    loops, first, firsts = Loops(trainer.learner.algo), np.ones(3, bool), []
+    loops.q, loops.tally = [[0.] * 4 for _ in range(15)], [[0.] * 4 for _ in range(15)]
+    loops.acting = lambda s: [trainer.learner.algo.eps / 4 + (1 - trainer.learner.algo.eps) * p for p in loops.behind(s)]
+    open_ = [[] for _ in range(3)]
+    for _ in range(400):
+        row = trainer.until("step").data
+        for i in range(3):
+            s, a, b = int(row.obs[i]), int(row.act[i]), float(np.exp(row.logp[i]))
+            assert b == pytest.approx(.25 if first[i] else loops.acting(s)[a])
+            firsts += [a] * int(first[i])
+            open_[i].append((s, a, float(row.rew[i]), b))
+        first = row.term | row.trunc
+        after = {i: 0. if row.term[i] else loops.value(int(row.next_obs[i])) for i in np.flatnonzero(first)}
+        for i in after: open_[i] = loops.episode(open_[i], after[i]) or []
+        while trainer.owed: trainer.advance()
+        np.testing.assert_allclose(tables(trainer.learner)[0], loops.q, rtol=1e-9, atol=1e-11)
+    count = np.bincount(firsts, minlength=4)
+    assert len(firsts) > 30 and abs(count - len(firsts) / 4).max() < 4 * np.sqrt(len(firsts) * 3 / 16)
+
+
+def test_exploring_starts_come_closer_to_the_best_policy():
+    "Twenty runs side by side, each with a table of its own, judged by the exact solution; without a random action the others never learn some of it"
+    def lost(**more):
+        trainer = hands_trainer(20, apart=True, eps=0., episodes=200, **more).run(steps=20 * 2500)
+        tables_of_runs = trainer.learner.nets.q.q.detach().view(20, 32, 11, 2, 2)
+        return np.array([start_value(None) - start_value(chances(q).numpy()) for q in tables_of_runs])
+    never, starts = lost(), lost(starts=True)
+    assert never.mean() - starts.mean() > 4 * np.hypot(never.std(), starts.std()) / np.sqrt(20) and starts.min() > 0
+
+
+def test_exploring_starts_approach_the_best_policy():
+    trainer = hands_trainer(500, episodes=500, eps=0., starts=True).run(steps=100_000)
+    q = trainer.learner.nets.q.q.detach().view(32, 11, 2, 2)
+    assert 0 <= start_value(None) - start_value(chances(q).numpy()) < .015  # without them .056 is lost, and stays so
+
+
+def test_what_is_carried_is_only_whether_an_episode_is_under_way(tmp_path):
+    plain = Trainer("FrozenLake-v1", "monte_carlo", num_envs=2).run(steps=100)
+    assert plain.learner.carry is None and not plain.learner.algo.recurrent
+    trainer = Trainer("FrozenLake-v1", "monte_carlo", num_envs=2, eps=0., starts=True)
+    for _ in range(60):
+        row = trainer.until("step").data
+        assert trainer.learner.carry[:, 0].tolist() == [float(not end) for end in row.term | row.trunc] and "carry" not in row
+    while trainer.learner.carry.all(): trainer.until("step")
+    trainer.save(tmp_path / "a.rlb")                                        # where an episode begins in one of the two
+    twin = load(tmp_path / "a.rlb")
+    for one in (trainer, twin): one.run(steps=60)
+    assert same(trainer.state(), twin.state())
+    trainer.set(starts=False)
+    assert trainer.run(steps=4).learner.carry is None
+
+
 # ---- in the trainer --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("algo", ["monte_carlo", "qlearning", "bandit", "gradient_bandit"])

@@ -22,8 +22,8 @@ from ..policies.distributions import Categorical
 from ..policies.exploration import chances
 from ..policies.networks import Table, check_finite
 
-# %% ../../nbs/4_algos/403_monte_carlo.ipynb #e257d682
-def soft(pi, eps):
+# %% ../../nbs/4_algos/403_monte_carlo.ipynb #5dcb3945
+def soft(pi, eps): # eps a number, or (B, 1)
     "A policy that takes any action with probability eps, else follows pi"
     return eps / pi.shape[-1] + (1 - eps) * pi
 
@@ -53,7 +53,7 @@ def turns(order, # numbers of the rows that are learned from, in the order of th
     groups = np.split(rows[np.argsort(turn, kind="stable")], np.cumsum(np.bincount(turn))[:-1])
     return [torch.from_numpy(np.sort(group)) for group in groups if len(group)]
 
-# %% ../../nbs/4_algos/403_monte_carlo.ipynb #a898796d
+# %% ../../nbs/4_algos/403_monte_carlo.ipynb #74083e87
 @dataclass(frozen=True)
 class MonteCarloSettings(Algorithm):
     "What can be set"
@@ -61,6 +61,7 @@ class MonteCarloSettings(Algorithm):
     importance: str = hp("none", "whose value: none: of the policy that acts, with ε; ordinary, weighted (sampling): of the one behind",
                          choices=("none", "ordinary", "weighted"), live=False)
     eps: float | Schedule = hp(.1, "ε, probability of a random action", up="the agent keeps missing something", low=0, high=1)
+    starts: bool = hp(False, "the first action of an episode is any, whatever the policy says (exploring starts)")
     alpha: float | Schedule | None = hp(None, "α, share of the error that is corrected at once; none: 1 / visits, the average",
                                         up="the policy has changed since the first episodes", low=0, high=1)
     first_visit: bool = hp(True, "learn from the first visit of a pair in an episode; or from every")
@@ -130,7 +131,7 @@ def rest(data, done, episode):
 
 Update.targets = targets
 
-# %% ../../nbs/4_algos/403_monte_carlo.ipynb #967ce3e4
+# %% ../../nbs/4_algos/403_monte_carlo.ipynb #88162736
 @register("monte_carlo")
 @dataclass(frozen=True)
 class MonteCarlo(Update):
@@ -155,13 +156,13 @@ class MonteCarlo(Update):
     def values(self, nets, obs): return nets.q(obs)
 
     def act(self, nets, obs, noise, carry):
-        if noise is None:
-            act = self.behind(nets, obs).argmax(-1)
-            return act, dict(logp=torch.zeros(len(act)).double()), carry    # it could do nothing else
-        pi = self.probs(nets, obs)
+        pi = (self.behind if noise is None else self.probs)(nets, obs)
+        under_way = torch.ones(len(pi), 1).double() if self.starts else None    # the next carry
+        if noise is None: return pi.argmax(-1), dict(logp=torch.zeros(len(pi)).double()), under_way   # it could do nothing else
+        if self.starts: pi = soft(pi, 1. if carry is None else 1 - carry)
         b = Categorical(pi.log(), pi > 0)
         act = b.sample(noise)
-        return act, dict(logp=b.logp(act)), carry
+        return act, dict(logp=b.logp(act)), under_way
 
 # %% ../../nbs/4_algos/403_monte_carlo.ipynb #2601913e
 def due(self, buffer): return int(not len(buffer) or ended(buffer) < self.episodes)

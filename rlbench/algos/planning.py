@@ -101,8 +101,8 @@ class Planning(Algorithm):
         delta = target - val
         return .5 * (delta**2).sum(), dict(val=val, target=target, delta=delta)
 
-# %% ../../nbs/4_algos/402_planning.ipynb #232a767f
-Planning.near = property(lambda self: 100 * self.theta)                     # values closer than this are equally good
+# %% ../../nbs/4_algos/402_planning.ipynb #ff79de8f
+Planning.near = property(lambda self: max(100 * self.theta, 1e-12))         # values closer than this are equally good; never only rounding
 Planning.sweeps_owed = 1                                                    # by one `process`
 
 @torch.no_grad()
@@ -156,7 +156,7 @@ def value_of(policy, # (S, A) chances of the actions
     rew = (policy * world.R).sum(-1)[inside]
     return torch.zeros(len(policy), dtype=rew.dtype).index_put((inside,), torch.linalg.solve(torch.eye(len(rew)) - gamma * step, rew))
 
-# %% ../../nbs/4_algos/402_planning.ipynb #942d6a5b
+# %% ../../nbs/4_algos/402_planning.ipynb #80ef88a9
 @register("policy_iteration")
 @dataclass(frozen=True)
 class PolicyIteration(PolicySettings):
@@ -178,4 +178,7 @@ class PolicyIteration(PolicySettings):
 
     def finish(self, nets, data):
         known = self.solve or self.sweeps or (nets.v(data.obs).squeeze(-1) - data.val).abs().max() <= self.theta
-        if self.improve and known: nets.policy.q.copy_(chances(self.q(nets, torch.arange(len(nets.v.q))), tolerance=self.near))
+        if not (self.improve and known): return
+        q, policy = self.q(nets, torch.arange(len(nets.v.q))), nets.policy.q
+        missed = q.amax(-1) - (policy * q).sum(-1)                          # by acting as before and not as is best, (S,)
+        policy.copy_(torch.where((missed > self.near)[:, None], chances(q, tolerance=self.near / 2), policy))
