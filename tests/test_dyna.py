@@ -142,6 +142,14 @@ def test_a_bonus_gets_round_a_wall_that_moved():
     assert plus.mean() - plain.mean() > 4 * error
 
 
+def test_only_with_a_bonus_is_the_shortcut_found():
+    "Figure 8.5 in two thirds of its length: both know the long way when a shorter one opens (16 against 10 steps)"
+    trainer = Trainer("rlbench/ShortcutMaze-v0", "dyna", num_envs=10, n=5, alpha=.5, capacity=5, env_settings=dict(copies=10, change=1400)).run(steps=10 * 1400)
+    plain, plus = (np.sum([one.until("step").data.rew for _ in range(2400)][-300:], 0) for one in (trainer.fork(kappa=0.), trainer.fork(kappa=1e-3)))
+    error = np.hypot(plain.std(), plus.std()) / np.sqrt(10)
+    assert plus.mean() - plain.mean() > 4 * error and np.median(plain) <= 300 / 16 < 22 < np.median(plus)
+
+
 def test_untried_actions_are_thought_of_only_with_a_bonus():
     for kappa, some in ((0., False), (1e-3, True)):
         trainer, untried = trainer_for(n=20, kappa=kappa, maze=dict(rows=SMALL)), False

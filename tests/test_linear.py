@@ -149,6 +149,14 @@ def test_n_step_sarsa_on_tiles_is_the_box():
     assert start > 0 and np.abs(w).max() > .1
 
 
+def test_figure_10_2():
+    "Mountain car, one step, α = .5: the book's mean over 100 runs is about 1000 in the first episode, 200 in the thirtieth, 160 in the fiftieth"
+    trainer = car(seed=0)
+    lengths = [trainer.until("episode").ended[0][2] for _ in range(50)]
+    assert lengths[0] > 700 and 130 < np.mean(lengths[35:]) < 220           # deviation of an episode is about 30, of 15 of them 8
+    assert np.mean(lengths[:5]) > np.mean(lengths[5:15]) > np.mean(lengths[35:])
+
+
 def test_figure_10_4():
     "Mountain car, n = 4, α = .5, 8 tilings of 8 x 8, always greedy: many hundred steps in the first episodes, about 200 after ten"
     trainer = car(n=4, seed=0)
