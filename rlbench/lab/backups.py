@@ -107,7 +107,7 @@ class BackupView(View):
         else: sheet.text(200, 118, "no update yet", "mm", 11)
         self.show(sheet.image, moving)
 
-# %% ../../nbs/8_lab/831_backups.ipynb #681fe5fd
+# %% ../../nbs/8_lab/831_backups.ipynb #1411e553
 class StatesView(View):
     "What an algorithm says of all states of a small world; the view's name is the question"
     def __init__(self, trainer):
@@ -129,8 +129,8 @@ class TraceView(StatesView):
         traces = told(trainer, "traces")
         if traces is None:
             sheet = Sheet(theme=self.theme)
-            sheet.text(200, 118, "no traces: λ is 0", "mm", 11)
-            self.said = "no traces: λ is 0"
+            sheet.text(200, 118, "no traces are kept: trace is none", "mm", 11)
+            self.said = "no traces are kept: trace is none"
             return self.show(sheet.image, moving)
         each = traces.flatten(1).sum(1).numpy() if traces.ndim > 1 else traces.numpy()
         self.said = f"{np.count_nonzero(each):,} states have a trace, the largest is {short(float(each.max()))}"
