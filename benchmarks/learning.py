@@ -15,10 +15,14 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 HERE = Path(__file__).resolve().parent
 KEPT = HERE / "results" / "learning.json"
+DQN = dict(n=3, lr="linear(0.001, 0, 50000)", batch=128, train_every=4, gradient_steps=2, target_every=200, eps="linear(1, 0.01, 6000)", hidden=[128, 128])
 TASKS = {  # name -> (environment, algorithm, steps (whole iterations), settings, level that the median seed must reach, where the level comes from)
     "qlearning-cliff": ("rlbench/CliffWalk-v0", "qlearning", 40_000, dict(gamma=1., lr=.5, eps=.1), -13, "optimal path (Sutton & Barto, example 6.6)"),
     "qlearning-rooms": ("rlbench/FourRooms-v0", "qlearning", 40_000, dict(env_settings=dict(step=-1.), gamma=1., lr=.5, eps=.1), None, "optimal path, by dynamic programming"),
-    "dqn-cartpole": ("CartPole-v1", "dqn", 50_000, dict(n=3, lr="linear(0.001, 0, 50000)", batch=128, train_every=4, gradient_steps=2, target_every=200, eps="linear(1, 0.01, 6000)", hidden=[128, 128]), 475, "solved, as registered by gymnasium"),
+    "dqn-cartpole": ("CartPole-v1", "dqn", 50_000, DQN, 475, "solved, as registered by gymnasium"),
+    "dqn-prioritised": ("CartPole-v1", "dqn", 50_000, DQN | dict(alpha=.6, beta="linear(0.4, 1, 50000)"), 475, "solved, as registered by gymnasium"),
+    "dqn-boltzmann": ("CartPole-v1", "dqn", 50_000, DQN | dict(explore="boltzmann", temperature="linear(1, 0.05, 10000)"), 475, "solved, as registered by gymnasium"),
+    "dqn-weight-noise": ("CartPole-v1", "dqn", 50_000, DQN | dict(explore="weights"), 475, "solved, as registered by gymnasium"),
     "ppo-cartpole": ("CartPole-v1", "ppo", 99_840, dict(gamma=.98, lam=.8, lr="linear(0.001, 0, 100000)", clip="linear(0.2, 0, 100000)", horizon=32, epochs=20, minibatches=1), 475, "solved, as registered by gymnasium"),
     "ppo-pendulum": ("Pendulum-v1", "ppo", 198_656, dict(gamma=.9, lam=.95, lr="linear(0.001, 0.0001, 200000)", horizon=256, epochs=10, minibatches=16, max_grad_norm=None), -250, "threshold used by Tianshou's tests"),
     "reinforce-cartpole": ("CartPole-v1", "reinforce", 50_000, dict(lr=.01), 150, "RLlib's policy gradient, within 100,000 steps"),
