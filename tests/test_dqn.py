@@ -14,7 +14,7 @@ WAYS = [dict(explore="boltzmann", temperature=.5), dict(explore="weights", shake
 @pytest.mark.parametrize("how", WAYS, ids=str)
 def test_saved_and_loaded_it_goes_on_to_the_bit(how, tmp_path):
     trainer = Trainer("CartPole-v1", "dqn", num_envs=2, **SMALL, **how).run(steps=150)
-    trainer.until(lambda event: event.kind == "process")                                             # a minibatch is owed
+    trainer.until(lambda event: event.kind == "process")                     # a minibatch is owed
     trainer.save(tmp_path / "a.rlb")
     twin = load(tmp_path / "a.rlb")
     for t in (trainer, twin): t.run(steps=100)
@@ -29,6 +29,19 @@ def test_everything_changes_in_mid_run():
         row = trainer.learner.last["batch"]
         assert ("weight" in row) == (trainer.learner.algo.alpha > 0)
     assert trainer.learner.nets.shaken.shakes > 0
+
+
+@pytest.mark.parametrize("before, after", [(0., .6), (.6, 0.)])
+def test_minibatches_with_and_without_weights_are_not_put_together(before, after):
+    trainer = Trainer("CartPole-v1", "dqn", **SMALL, alpha=before).run(steps=60)
+    trainer.until(lambda event: event.kind == "process")
+    waiting = trainer.learner.data
+    trainer.set(alpha=after)
+    with pytest.raises(ValueError, match="settings changed.*learned first"): trainer.learner.owe(3)
+    assert trainer.learner.data is waiting and len(trainer.learner.todo) == 1
+    trainer.until("update")
+    trainer.learner.owe(3)
+    assert len(trainer.learner.todo) == 3
 
 
 @pytest.mark.parametrize("how", [*WAYS, {}], ids=str)

@@ -107,7 +107,7 @@ def learn(self):
 
 Learner.process, Learner.learn = process, learn
 
-# %% ../../nbs/6_training/60_learner.ipynb #65119f98
+# %% ../../nbs/6_training/60_learner.ipynb #9dcd4890
 def numbered(todo, rows, shift):
     "The same to-do list for data whose `rows` rows have moved by `shift`"
     return [(torch.arange(rows) if index is None else index) + shift for index in todo]
@@ -118,6 +118,9 @@ def owe(self, n):
     while len(self.todo) < wanted:
         with torch.no_grad(): data, todo = self.now.process(self.nets, self.buffer, self.streams[f"{self.name}/sample"])
         if self.todo:
+            if set(self.data) != set(data):
+                raise ValueError(f"owe: settings changed since the minibatches that wait were made: they have {sorted(self.data)}, "
+                                 f"new ones {sorted(data)}; let those that wait be learned first")
             here, more = len(self.data), len(data)
             todo = numbered(self.todo, here, 0) + numbered(todo, more, here)
             data = each(lambda *two: torch.cat(two), self.data, data)
