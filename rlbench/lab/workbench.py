@@ -356,9 +356,7 @@ def close(self):
 for verb in (switch, speed, reset, save, snapshot, close): setattr(Workbench, verb.__name__, verb)
 Workbench.set, Workbench.load = set_values, load_file
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #a54b0caa
-VIEW = "application/vnd.jupyter.widget-view+json"
-
+# %% ../../nbs/8_lab/86_workbench.ipynb #7730fa1e
 def image(self):
     "What is on the screen, as PNG bytes"
     trainer = self.trainer
@@ -367,9 +365,7 @@ def image(self):
     return self.screen.keep(heading, "dark" if self.keys.dark else "light")
 
 def still(self): return {"image/png": image(self), "text/plain": repr(self)}
-def live(self):
-    view = dict(version_major=2, version_minor=0, model_id=self.widget.model_id)
-    return {VIEW: view, "text/plain": repr(self)}
+def live(self): return self.widget._repr_mimebundle_() | {"text/plain": repr(self)}
 
 def mimebundle(self, include=None, exclude=None): return live(self) | still(self)
 
