@@ -14,6 +14,7 @@ from PIL import Image
 import rlbench
 from rlbench.algos.algorithm import Algorithm, algorithms
 from rlbench.core.state import same
+from rlbench.envs.tabular import GridWorld
 from rlbench.lab import player as players
 from rlbench.lab.components import as_page, press
 from rlbench.lab.drawing import short
@@ -502,3 +503,24 @@ def test_a_backup_diagram_shows_the_numbers_of_the_last_update(bench):
     parts = wb.trainer.learner.last["parts"]
     assert shown.text() == f"s 36: q 0.00, target {short(float(parts['target'][0]))}, delta {short(float(parts['delta'][0]))}"
     assert len(set(Image.open(io.BytesIO(shown.image.value)).convert("RGB").getdata())) > 3
+
+
+@pytest.mark.parametrize("algo, how", [("sarsa", dict(trace="replacing")), ("dyna", {}), ("qlearning", {})])
+def test_states_numbered_from_one_have_no_grid(algo, how):
+    "A grid would show the values of their neighbours"
+    class Later(GridWorld):
+        def __init__(self):
+            super().__init__("S..G", step=-1.)
+            self.observation_space = Discrete(4, start=1)
+        def reset(self, **more):
+            obs, info = super().reset(**more)
+            return obs + 1, info
+        def step(self, act):
+            obs, *rest = super().step(act)
+            return obs + 1, *rest
+
+    wb = Workbench(Later, algo, driver="sync", **how)
+    wb.step("step", 12)
+    shown = {type(card.view).__name__ for card in wb.screen.cards}
+    assert {"GridValues", "TraceView", "ModelView"}.isdisjoint(shown) and "ValueTrace" in shown and wb.trainer.steps == 12
+    wb.close()

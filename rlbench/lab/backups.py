@@ -6,16 +6,15 @@
 __all__ = ['tells', 'told', 'leaves', 'depth', 'placed', 'trimmed', 'knob', 'plate', 'draw_tree', 'BackupView', 'StatesView',
            'TraceView', 'ModelView', 'QueueView']
 
-# %% ../../nbs/8_lab/831_backups.ipynb #99e48c6e
+# %% ../../nbs/8_lab/831_backups.ipynb #3faa0c7d
 from dataclasses import replace
 
-import gymnasium as gym
 import numpy as np
 import torch
 
 from ..algos.algorithm import Algorithm, Node
 from .drawing import BLUE, GREEN, VIRIDIS, Sheet, grid_image, short, stamp
-from .views import View, action_names, layout_of
+from .views import View, action_names, countable, layout_of
 
 # %% ../../nbs/8_lab/831_backups.ipynb #b6b4a41f
 def tells(trainer, question):
@@ -107,7 +106,7 @@ class BackupView(View):
         else: sheet.text(200, 118, "no update yet", "mm", 11)
         self.show(sheet.image, moving)
 
-# %% ../../nbs/8_lab/831_backups.ipynb #1411e553
+# %% ../../nbs/8_lab/831_backups.ipynb #9d1f8eed
 class StatesView(View):
     "What an algorithm says of all states of a small world; the view's name is the question"
     def __init__(self, trainer):
@@ -115,10 +114,7 @@ class StatesView(View):
         self.layout, _ = layout_of(trainer.env)
 
     @classmethod
-    def fits(cls, trainer):
-        spaces = trainer.env.observation_space, trainer.env.action_space
-        countable = all(isinstance(space, gym.spaces.Discrete) for space in spaces) and spaces[0].n <= 1000
-        return countable and tells(trainer, cls.name)
+    def fits(cls, trainer): return countable(trainer) and tells(trainer, cls.name)
 
 class TraceView(StatesView):
     "Eligibility traces of all states"

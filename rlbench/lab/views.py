@@ -193,7 +193,13 @@ class Truth:
         except ValueError as problem: self.V, self.Q, self.why = None, None, str(problem)
         return self
 
-# %% ../../nbs/8_lab/82_views.ipynb #7996439b
+# %% ../../nbs/8_lab/82_views.ipynb #b6b24b7a
+def countable(trainer):
+    "Whether states and actions are numbered from 0, and the states few enough to be shown"
+    spaces = trainer.env.observation_space, trainer.env.action_space
+    return all(isinstance(space, gym.spaces.Discrete) and not space.start for space in spaces) and spaces[0].n <= 1000
+
+# %% ../../nbs/8_lab/82_views.ipynb #d327c951
 class GridValues(View):
     "Learned values of every state, and the exact truth beside them"
     name, title, wide = "values", "Values of the states", True
@@ -216,10 +222,7 @@ class GridValues(View):
         self.widget = styled(widgets.HBox(columns), "rl-row")
 
     @classmethod
-    def fits(cls, trainer):
-        spaces = trainer.env.observation_space, trainer.env.action_space
-        countable = all(isinstance(space, gym.spaces.Discrete) for space in spaces) and spaces[0].n <= 1000
-        return countable and answers(trainer, "values", np.arange(1)) is not None
+    def fits(cls, trainer): return countable(trainer) and answers(trainer, "values", np.arange(1)) is not None
 
     def changed(self, change):
         "A click or a choice: the same state in both grids, and a new picture"
