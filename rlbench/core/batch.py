@@ -19,12 +19,12 @@ def each(f, *columns):
     if not isinstance(columns[0], dict): return f(*columns)
     return Batch({name: each(f, *(column[name] for column in columns)) for name in columns[0]})
 
-# %% ../../nbs/0_core/01_batch.ipynb #196b2791
+# %% ../../nbs/0_core/01_batch.ipynb #af18f121
 def as_numpy(x):
     "An array or tensor as an array that shares its memory, if it lies on the CPU"
     return x.numpy(force=True) if isinstance(x, torch.Tensor) else np.asarray(x)
 
-# %% ../../nbs/0_core/01_batch.ipynb #639cc81b
+# %% ../../nbs/0_core/01_batch.ipynb #aa5ae40a
 class Batch(dict):
     "Named arrays that share their leading axes; `b.obs` is a column, `b[3:5]` is the same rows of every column"
 
@@ -83,7 +83,7 @@ def span(column):
     if not np.issubdtype(flat.dtype, np.number): return str(flat.dtype)
     return f"{flat.min():.4g} … {flat.max():.4g}"
 
-# %% ../../nbs/0_core/01_batch.ipynb #d1335d82
+# %% ../../nbs/0_core/01_batch.ipynb #e9eee90f
 def html_row(cells, tag):
     "One row of an HTML table"
     inner = "".join(f"<{tag} style='text-align:left'>{cell}</{tag}>" for cell in cells)
@@ -110,10 +110,11 @@ class TextTable(list):
 def columns(batch, above=""):
     "(dotted name, array) of every column, parts of nested ones included"
     for name, column in batch.items():
-        if isinstance(column, dict): yield from columns(column, f"{above}{name}.")
+        if isinstance(column, dict):
+            yield from columns(column, f"{above}{name}.")
         else: yield above + name, as_numpy(column)
 
-# %% ../../nbs/0_core/01_batch.ipynb #c0aed33c
+# %% ../../nbs/0_core/01_batch.ipynb #db0bcd1f
 def describe(batch):
     "Every column with its shape, type, range and meaning"
     rows = []

@@ -6,7 +6,7 @@
 __all__ = ['PARSERS', 'PLACES', 'Sections', 'pairs', 'Layers', 'Explanation', 'Explanations', 'told', 'Config', 'read_config',
            'misplaced', 'add_file']
 
-# %% ../../nbs/0_core/05_config.ipynb #9b1fc0c1
+# %% ../../nbs/0_core/05_config.ipynb #b897e794
 import html
 import json
 import tomllib
@@ -17,7 +17,7 @@ from .batch import TextTable
 from .settings import WORDS, Setting, check, fields_of, plain, to_plain
 from .words import ConfigError, unknown
 
-# %% ../../nbs/0_core/05_config.ipynb #71eff078
+# %% ../../nbs/0_core/05_config.ipynb #8ede1ecf
 class Sections:
     "Settings dataclasses by the name of their section"
 
@@ -36,29 +36,32 @@ class Sections:
     def address(self, key):
         "'gamma' or 'agent.gamma' -> [(section, name), …], all that are meant; ConfigError names the nearest"
         section, dot, name = key.rpartition(".")
-        if dot and section not in self.sections: raise ConfigError(unknown("section", section, self.sections))
+        if dot and section not in self.sections:
+            raise ConfigError(unknown("section", section, self.sections))
         found = [place for place in self.known if place[1] == name and (not dot or place[0] == section)]
         if found: return found
         homes = [home for home, other in self.known if other == name]
-        if homes: raise ConfigError(f"{name} belongs to section {homes[0]!r}, not {section!r}")
+        if homes:
+            raise ConfigError(f"{name} belongs to section {homes[0]!r}, not {section!r}")
         raise ConfigError(unknown("setting", name, self.names))
 
     def field(self, key):
         "The `Setting` of a name; the first one, where several sections have it"
         return self.known[self.address(key)[0]]
 
-# %% ../../nbs/0_core/05_config.ipynb #5e956abe
+# %% ../../nbs/0_core/05_config.ipynb #00f3981b
 def pairs(mapping, sections):
     "(key, value) of everything in a mapping, tables of sections opened up"
     for key, value in mapping.items():
         if key not in sections:
             yield key, value
             continue
-        if not isinstance(value, dict): raise ConfigError(f"{key} = {value!r}: expected a table of its settings")
+        if not isinstance(value, dict):
+            raise ConfigError(f"{key} = {value!r}: expected a table of its settings")
         for name, inner in value.items():
             yield f"{key}.{name}", inner
 
-# %% ../../nbs/0_core/05_config.ipynb #dc90f667
+# %% ../../nbs/0_core/05_config.ipynb #b3f57442
 class Layers(Sections):
     "Sections, and the layers of changes on top of their defaults"
 
@@ -104,7 +107,7 @@ class Layers(Sections):
         "The source of a value"
         return self.history(key)[-1][0]
 
-# %% ../../nbs/0_core/05_config.ipynb #539f733f
+# %% ../../nbs/0_core/05_config.ipynb #8b5db677
 @dataclass(frozen=True)
 class Explanation:
     "A setting, its value, and who set it"
@@ -144,7 +147,7 @@ class Explanation:
         rows = [(what, html.escape(str(answer))) for what, answer in self.rows]
         return TextTable((self.setting.name, ""), rows)._repr_html_()
 
-# %% ../../nbs/0_core/05_config.ipynb #c8388175
+# %% ../../nbs/0_core/05_config.ipynb #4126dc5e
 class Explanations(list):
     "One explanation for each section that has the setting"
 
@@ -154,7 +157,7 @@ class Explanations(list):
     def _repr_html_(self):
         return "".join(one._repr_html_() for one in self)
 
-# %% ../../nbs/0_core/05_config.ipynb #ebb93d5f
+# %% ../../nbs/0_core/05_config.ipynb #34ffac52
 def told(settings, where):
     "{name: {value, source}} of the settings of one section"
     return {name: dict(value=value, source=where(name)) for name, value in to_plain(settings).items()}
@@ -187,7 +190,8 @@ class Config(Layers):
         found = {}
         for (section, name), value in self.changed.items():
             key = name if len(self.address(name)) == 1 else f"{section}.{name}"
-            if value != self.known[section, name].default: found[key] = plain(value)
+            if value != self.known[section, name].default:
+                found[key] = plain(value)
         return found
 
     def resolved(self):
@@ -208,18 +212,20 @@ class Config(Layers):
         self.layers = twin.layers
 
     def __repr__(self):
-        if not self.layers: return f"Config({', '.join(self.sections)}: all {len(self.known)} settings at their defaults)"
+        if not self.layers:
+            return f"Config({', '.join(self.sections)}: all {len(self.known)} settings at their defaults)"
         rows = [(f"{section}.{name}", value, self.where(f"{section}.{name}"), self.known[section, name].default)
                 for (section, name), value in self.changed.items()]
         return repr(TextTable(("setting", "value", "set by", "default"), rows))
 
-# %% ../../nbs/0_core/05_config.ipynb #fec331de
+# %% ../../nbs/0_core/05_config.ipynb #51d72097
 PARSERS = {".json": json.loads, ".toml": tomllib.loads}
 
 def read_config(path):
     "A TOML or JSON file as nested dictionaries; ConfigError says what is wrong with it, and in which line"
     path = Path(path)
-    if path.suffix not in PARSERS: raise ConfigError(f"file {path}: expected a .toml or .json file")
+    if path.suffix not in PARSERS:
+        raise ConfigError(f"file {path}: expected a .toml or .json file")
     try:
         text = path.read_text(encoding="utf-8")
         tree = PARSERS[path.suffix](text)
@@ -232,10 +238,11 @@ def read_config(path):
     except ValueError as problem:                         # both parsers say at which line
         end = f"at line {len(text.splitlines())}, the end of the file"
         raise ConfigError(f"file {path}: {str(problem).replace('at end of document', end)}") from None
-    if not isinstance(tree, dict): raise ConfigError(f"file {path}: expected tables, found a {type(tree).__name__}")
+    if not isinstance(tree, dict):
+        raise ConfigError(f"file {path}: expected tables, found a {type(tree).__name__}")
     return tree
 
-# %% ../../nbs/0_core/05_config.ipynb #71848d70
+# %% ../../nbs/0_core/05_config.ipynb #6558d819
 PLACES = dict(env=[str], algo=[str, dict], env_settings=[dict], default=[dict], behaviours=[dict])
 
 def misplaced(tree, sections, behaviours):
@@ -245,13 +252,15 @@ def misplaced(tree, sections, behaviours):
     for key, value in tree.items():
         if key not in kinds: return unknown("table or key", key, kinds)
         expected = " or ".join(WORDS[kind] for kind in kinds[key])
-        if type(value) not in kinds[key]: return f"{key} = {value!r}: expected {expected}"
+        if type(value) not in kinds[key]:
+            return f"{key} = {value!r}: expected {expected}"
     for name, table in tree.get("behaviours", {}).items():
         if name not in behaviours: return unknown("behaviour", name, behaviours)
-        if not isinstance(table, dict): return f"behaviours.{name} = {table!r}: expected a table"
+        if not isinstance(table, dict):
+            return f"behaviours.{name} = {table!r}: expected a table"
     return ""
 
-# %% ../../nbs/0_core/05_config.ipynb #57928214
+# %% ../../nbs/0_core/05_config.ipynb #94482bf5
 def add_file(config,
              path,
              behaviours=("agent",)): # sections that are behaviours

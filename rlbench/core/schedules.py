@@ -6,7 +6,7 @@
 __all__ = ['SCHEDULES', 'Schedule', 'Linear', 'Exponential', 'Cosine', 'Piecewise', 'ordinary', 'flaw_of_points', 'flaw',
            'parse_schedule', 'moving', 'at']
 
-# %% ../../nbs/0_core/03_schedules.ipynb #d835165b
+# %% ../../nbs/0_core/03_schedules.ipynb #4680568b
 import ast
 import copy
 import dataclasses
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from .words import ConfigError, unknown
 
-# %% ../../nbs/0_core/03_schedules.ipynb #16764376
+# %% ../../nbs/0_core/03_schedules.ipynb #ec9c4c0c
 class Schedule:
     "A number that depends on how many environment steps were taken"
 
@@ -33,7 +33,7 @@ class Schedule:
         inside = ", ".join(map(str, dataclasses.astuple(self)))
         return f"{type(self).__name__.lower()}({inside})"
 
-# %% ../../nbs/0_core/03_schedules.ipynb #7a1a19d9
+# %% ../../nbs/0_core/03_schedules.ipynb #edf06408
 @dataclass(frozen=True)
 class Linear(Schedule):
     "From start to end in a straight line, then end"
@@ -44,7 +44,7 @@ class Linear(Schedule):
     def between(self, done):
         return self.start + (self.end - self.start) * done
 
-# %% ../../nbs/0_core/03_schedules.ipynb #38d3d0d9
+# %% ../../nbs/0_core/03_schedules.ipynb #a71a0d52
 @dataclass(frozen=True)
 class Exponential(Schedule):
     "From start to end by equal factors, then end"
@@ -55,7 +55,7 @@ class Exponential(Schedule):
     def between(self, done):
         return self.start * (self.end / self.start) ** done
 
-# %% ../../nbs/0_core/03_schedules.ipynb #0fa70090
+# %% ../../nbs/0_core/03_schedules.ipynb #f13ecd77
 @dataclass(frozen=True)
 class Cosine(Schedule):
     "From start to end along half a cosine: slowly, fast, slowly; then end"
@@ -66,7 +66,7 @@ class Cosine(Schedule):
     def between(self, done):
         return self.start + (self.end - self.start) * (.5 - .5 * math.cos(math.pi * done))
 
-# %% ../../nbs/0_core/03_schedules.ipynb #b0fa5291
+# %% ../../nbs/0_core/03_schedules.ipynb #884b0996
 @dataclass(frozen=True)
 class Piecewise(Schedule):
     "Straight lines through points ((steps, value), …)"
@@ -86,37 +86,41 @@ class Piecewise(Schedule):
         inside = ", ".join(f"({steps}, {value})" for steps, value in self.points)
         return f"piecewise({inside})"
 
-# %% ../../nbs/0_core/03_schedules.ipynb #14e40402
+# %% ../../nbs/0_core/03_schedules.ipynb #ffead097
 def ordinary(*values):
     "True if all are ordinary, finite numbers"
     return all(isinstance(x, (int, float)) and not isinstance(x, bool) and abs(x) < math.inf for x in values)
 
-# %% ../../nbs/0_core/03_schedules.ipynb #a3e77fb4
+# %% ../../nbs/0_core/03_schedules.ipynb #17f534f2
 def flaw_of_points(points):
     "What is wrong with the points of a Piecewise; nothing if all is well"
     paired = isinstance(points, tuple) and all(isinstance(p, tuple) and len(p) == 2 and ordinary(*p) for p in points)
-    if not (points and paired): return "piecewise takes (steps, value), (steps, value), …"
+    if not (points and paired):
+        return "piecewise takes (steps, value), (steps, value), …"
     rising = all(before < after for (before, _), (after, _) in zip(points, points[1:]))
     return "" if rising else "steps must rise from point to point"
 
-# %% ../../nbs/0_core/03_schedules.ipynb #19891301
+# %% ../../nbs/0_core/03_schedules.ipynb #63ca2c53
 def flaw(schedule):
     "What is wrong with the numbers of a schedule; nothing if all is well"
     if isinstance(schedule, Piecewise): return flaw_of_points(schedule.points)
     name = type(schedule).__name__.lower()
-    if not ordinary(*dataclasses.astuple(schedule)): return f"{name} takes numbers (start, end, steps)"
+    if not ordinary(*dataclasses.astuple(schedule)):
+        return f"{name} takes numbers (start, end, steps)"
     if not schedule.steps > 0: return "steps must be above 0"
-    if isinstance(schedule, Exponential) and not min(schedule.ends) > 0: return "both ends must be above 0"
+    if isinstance(schedule, Exponential) and not min(schedule.ends) > 0:
+        return "both ends must be above 0"
     return ""
 
-# %% ../../nbs/0_core/03_schedules.ipynb #6f039474
+# %% ../../nbs/0_core/03_schedules.ipynb #6cac5263
 SCHEDULES = dict(linear=Linear, exponential=Exponential, cosine=Cosine, piecewise=Piecewise)
 
-# %% ../../nbs/0_core/03_schedules.ipynb #0d87e109
+# %% ../../nbs/0_core/03_schedules.ipynb #565ca2d3
 def parse_schedule(text):
     "'linear(1, 0.05, 10000)' -> Linear(1, 0.05, 10000); ConfigError says what cannot be read"
     name, _, inside = text.strip().removesuffix(")").partition("(")
-    if name not in SCHEDULES: raise ConfigError(unknown("schedule", name, SCHEDULES))
+    if name not in SCHEDULES:
+        raise ConfigError(unknown("schedule", name, SCHEDULES))
     try:
         values = ast.literal_eval(f"({inside},)")
         schedule = Piecewise(values) if name == "piecewise" else SCHEDULES[name](*values)
@@ -128,12 +132,12 @@ def parse_schedule(text):
     if problem: raise ConfigError(f"{text!r}: {problem}")
     return schedule
 
-# %% ../../nbs/0_core/03_schedules.ipynb #0335058e
+# %% ../../nbs/0_core/03_schedules.ipynb #fbeb8875
 def moving(settings):
     "The names of the settings that are schedules"
     return [name for name, value in vars(settings).items() if isinstance(value, Schedule)]
 
-# %% ../../nbs/0_core/03_schedules.ipynb #421444ed
+# %% ../../nbs/0_core/03_schedules.ipynb #deecf612
 def at(settings, steps):
     "The same settings with every schedule at its number; the same object if there are none"
     names = moving(settings)

@@ -6,7 +6,7 @@
 __all__ = ['WORDS', 'hp', 'kinds_of', 'Setting', 'owner_of', 'fields_of', 'as_number', 'fits', 'entries', 'numbers_of', 'allows',
            'check', 'parse_value', 'plain', 'to_plain', 'from_plain', 'changed']
 
-# %% ../../nbs/0_core/04_settings.ipynb #c21205fa
+# %% ../../nbs/0_core/04_settings.ipynb #dd46651a
 import ast
 import dataclasses
 import inspect
@@ -20,7 +20,7 @@ import numpy as np
 from .schedules import Schedule, flaw, parse_schedule
 from .words import ConfigError, unknown
 
-# %% ../../nbs/0_core/04_settings.ipynb #ca2654e6
+# %% ../../nbs/0_core/04_settings.ipynb #d850649f
 def hp(default,      # the one and only default
        doc,          # what it is, with its unit
        *, up="",     # when to raise it
@@ -31,7 +31,7 @@ def hp(default,      # the one and only default
     "A field of a settings dataclass"
     return field(default=default, metadata=dict(doc=doc, up=up, low=low, high=high, live=live, choices=choices))
 
-# %% ../../nbs/0_core/04_settings.ipynb #dd6d8040
+# %% ../../nbs/0_core/04_settings.ipynb #8086b96b
 WORDS = {
     float: "a number",
     int: "a whole number",
@@ -43,13 +43,13 @@ WORDS = {
     Schedule: "a schedule such as linear(1, 0.05, 10000)",
 }
 
-# %% ../../nbs/0_core/04_settings.ipynb #2cd4d513
+# %% ../../nbs/0_core/04_settings.ipynb #c162ace8
 def kinds_of(annotation):
     "float | Schedule -> (float, Schedule)"
     either = typing.get_origin(annotation) in (types.UnionType, typing.Union)
     return typing.get_args(annotation) if either else (annotation,)
 
-# %% ../../nbs/0_core/04_settings.ipynb #80ceb321
+# %% ../../nbs/0_core/04_settings.ipynb #1f6041d5
 @dataclass(frozen=True)
 class Setting:
     "One field of a settings dataclass, with all that is known about it"
@@ -83,12 +83,12 @@ class Setting:
             words.append(WORDS.get(kind, kind.__name__) + (self.range if numeric else ""))
         return " or ".join(words)
 
-# %% ../../nbs/0_core/04_settings.ipynb #fa20bdbb
+# %% ../../nbs/0_core/04_settings.ipynb #04b1391b
 def owner_of(cls, name):
     "Name of the class that declares a field, and so holds its default"
     return next(one.__name__ for one in cls.__mro__ if name in inspect.get_annotations(one))
 
-# %% ../../nbs/0_core/04_settings.ipynb #afb0fde2
+# %% ../../nbs/0_core/04_settings.ipynb #f4bb7c48
 def fields_of(cls):
     "Every setting of a settings dataclass, as a list of `Setting`"
     hints = typing.get_type_hints(cls)                    # also where annotations are kept as text
@@ -98,25 +98,29 @@ def fields_of(cls):
             found.append(Setting(one.name, kinds_of(hints[one.name]), one.default, owner_of(cls, one.name), **one.metadata))
     return found
 
-# %% ../../nbs/0_core/04_settings.ipynb #a08a2f6c
+# %% ../../nbs/0_core/04_settings.ipynb #2d011f1e
 def as_number(kind, value):
     "[the value as this kind of number], or [] if it is none"
-    if isinstance(value, bool) or not isinstance(value, (int, float)): return []   # Python adds with True; we do not
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return []   # Python adds with True; we do not
     if kind is float: return [float(value)]
     return [int(value)] if value % 1 == 0 else []                                  # 8.0 is whole; inf and nan are not
 
-# %% ../../nbs/0_core/04_settings.ipynb #2cfd0879
+# %% ../../nbs/0_core/04_settings.ipynb #8adc1223
 def fits(kind, value):
     "[the value as a field of this kind holds it], or [] if it does not fit"
     if isinstance(value, np.generic): value = value.item()
     if kind in (int, float): return as_number(kind, value)
-    if kind is bool or isinstance(value, bool): return [value] if kind is bool and isinstance(value, bool) else []
-    if kind is Schedule and isinstance(value, str) and "(" in value: return [parse_schedule(value)]
+    if kind is bool or isinstance(value, bool):
+        return [value] if kind is bool and isinstance(value, bool) else []
+    if kind is Schedule and isinstance(value, str) and "(" in value:
+        return [parse_schedule(value)]
     family = typing.get_origin(kind) or kind
-    if family is tuple and isinstance(value, (list, tuple)): return entries(typing.get_args(kind), value)
+    if family is tuple and isinstance(value, (list, tuple)):
+        return entries(typing.get_args(kind), value)
     return [value] if isinstance(value, family) else []
 
-# %% ../../nbs/0_core/04_settings.ipynb #34eb321f
+# %% ../../nbs/0_core/04_settings.ipynb #d003cce8
 def entries(kinds, values):
     "`fits` for a tuple: kinds as in tuple[int, ...] or tuple[int, float]"
     if Ellipsis in kinds: kinds = kinds[:1] * len(values)
@@ -124,13 +128,13 @@ def entries(kinds, values):
     complete = len(kinds) == len(values) and all(made)
     return [tuple(one for [one] in made)] if complete else []
 
-# %% ../../nbs/0_core/04_settings.ipynb #7da3ae4b
+# %% ../../nbs/0_core/04_settings.ipynb #c5cc008e
 def numbers_of(value):
     "The numbers in a value: the ends of a schedule, the entries of a tuple, or the value itself"
     if isinstance(value, Schedule): return value.ends
     return value if isinstance(value, tuple) else (value,)
 
-# %% ../../nbs/0_core/04_settings.ipynb #9225a37a
+# %% ../../nbs/0_core/04_settings.ipynb #4f188c3b
 def allows(setting, value):
     "True if all numbers in a value are in range, and the value is one of the choices"
     low = -math.inf if setting.low is None else setting.low
@@ -138,7 +142,7 @@ def allows(setting, value):
     inside = all(low <= x <= high for x in numbers_of(value) if isinstance(x, (int, float)))
     return inside and (not setting.choices or value in setting.choices)
 
-# %% ../../nbs/0_core/04_settings.ipynb #e9de298f
+# %% ../../nbs/0_core/04_settings.ipynb #dc08d8c2
 def check(setting, value):
     "The value as the field holds it; ConfigError says what was expected"
     exact = type(value) in setting.kinds
@@ -153,7 +157,7 @@ def check(setting, value):
     expected = wrong or f"expected {setting.expected} ({setting.doc})"
     raise ConfigError(f"{setting.name} = {came}: {expected}")
 
-# %% ../../nbs/0_core/04_settings.ipynb #cba44783
+# %% ../../nbs/0_core/04_settings.ipynb #bfe395f6
 def parse_value(text, setting=None):
     "'0.9' -> 0.9, 'none' -> None, '64,64' -> (64, 64), other text as it is; for a setting that holds text: the text"
     words = dict(true=True, false=False, none=None)
@@ -164,26 +168,27 @@ def parse_value(text, setting=None):
     except (SyntaxError, ValueError, TypeError):
         return text
 
-# %% ../../nbs/0_core/04_settings.ipynb #945144ca
+# %% ../../nbs/0_core/04_settings.ipynb #a0827b48
 def plain(value):
     "A value as JSON has it"
     if isinstance(value, Schedule): return str(value)
     return list(value) if isinstance(value, tuple) else value
 
-# %% ../../nbs/0_core/04_settings.ipynb #c0015fa2
+# %% ../../nbs/0_core/04_settings.ipynb #b4ce4f00
 def to_plain(settings):
     "Settings as JSON-able values"
     return {setting.name: plain(getattr(settings, setting.name)) for setting in fields_of(type(settings))}
 
-# %% ../../nbs/0_core/04_settings.ipynb #10bd20fe
+# %% ../../nbs/0_core/04_settings.ipynb #4f2e7247
 def from_plain(cls, mapping):
     "The inverse of `to_plain`; every value is checked"
     known = {setting.name: setting for setting in fields_of(cls)}
     for name in mapping:
-        if name not in known: raise ConfigError(unknown("setting", name, sorted(known)))
+        if name not in known:
+            raise ConfigError(unknown("setting", name, sorted(known)))
     return cls(**{name: check(known[name], value) for name, value in mapping.items()})
 
-# %% ../../nbs/0_core/04_settings.ipynb #249307cd
+# %% ../../nbs/0_core/04_settings.ipynb #fe43d933
 def changed(settings):
     "{name: JSON-able value} of the fields that differ from their defaults"
     usual = to_plain(type(settings)())

@@ -53,7 +53,7 @@ class Streams:
     def __repr__(self):
         return f"Streams(seed={self.seed}, {', '.join(self.generators) or 'none used yet'})"
 
-# %% ../../nbs/0_core/07_state.ipynb #16289431
+# %% ../../nbs/0_core/07_state.ipynb #663a0d91
 PLAIN = (bool, int, float, str, np.generic, type(None))
 
 def refuse_kind(tree):
@@ -62,8 +62,10 @@ def refuse_kind(tree):
 # %% ../../nbs/0_core/07_state.ipynb #6d3dd5b3
 def snapshot(tree):
     "A copy of a state tree that shares no memory with it"
-    if isinstance(tree, dict): return type(tree)((name, snapshot(part)) for name, part in tree.items())
-    if isinstance(tree, (list, tuple)): return type(tree)(snapshot(part) for part in tree)
+    if isinstance(tree, dict):
+        return type(tree)((name, snapshot(part)) for name, part in tree.items())
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(snapshot(part) for part in tree)
     if isinstance(tree, torch.Tensor): return tree.detach().clone()
     if isinstance(tree, np.ndarray): return tree.copy()
     return tree if isinstance(tree, PLAIN) else refuse_kind(tree)
@@ -85,19 +87,19 @@ def as_bits(x):
     "An array that can be compared byte by byte, wherever it lay"
     return x.numpy(force=True) if isinstance(x, torch.Tensor) else np.asarray(x)
 
-# %% ../../nbs/0_core/07_state.ipynb #b4fa4934
+# %% ../../nbs/0_core/07_state.ipynb #8936251d
 def told_state(parts):
     "The state of {name: object with state() and restore(), or a plain part of a state tree}"
     return {name: part.state() if hasattr(part, "state") else part for name, part in parts.items()}
 
-# %% ../../nbs/0_core/07_state.ipynb #decf6a06
+# %% ../../nbs/0_core/07_state.ipynb #b4ceae68
 def went_back(parts, tree):
     "Put every part back where `told_state` found it, in place"
     for name, inner in tree.items():
         if hasattr(parts.get(name), "restore"): parts[name].restore(inner)
         else: parts[name] = snapshot(inner)
 
-# %% ../../nbs/0_core/07_state.ipynb #f650681f
+# %% ../../nbs/0_core/07_state.ipynb #f3bd5eab
 class FileProblem(Exception):
     "A file that cannot be read, and why"
 
@@ -118,12 +120,12 @@ def write_atomically(path, write):
         Path(name).unlink(missing_ok=True)
         raise
 
-# %% ../../nbs/0_core/07_state.ipynb #96656b6f
+# %% ../../nbs/0_core/07_state.ipynb #e987c810
 def write_text(path, text):
     "Write text to a file, whole or not at all"
     write_atomically(path, lambda file: file.write(text.encode()))
 
-# %% ../../nbs/0_core/07_state.ipynb #ae92b302
+# %% ../../nbs/0_core/07_state.ipynb #d7898ee3
 def has_plain_keys(tree):
     "True for a dictionary that JSON can hold as it is"
     return type(tree) is dict and all(isinstance(key, str) and not key.startswith("__") for key in tree)
@@ -138,7 +140,8 @@ def to_json(tree, arrays):
         pairs = [[to_json(key, arrays), to_json(value, arrays)] for key, value in tree.items()]
         if has_plain_keys(tree): return dict(pairs)
         return {"__batch__" if isinstance(tree, Batch) else "__pairs__": pairs}
-    if isinstance(tree, tuple): return {"__tuple__": [to_json(part, arrays) for part in tree]}
+    if isinstance(tree, tuple):
+        return {"__tuple__": [to_json(part, arrays) for part in tree]}
     if isinstance(tree, list): return [to_json(part, arrays) for part in tree]
     return tree if isinstance(tree, PLAIN) else refuse_kind(tree)
 
@@ -150,12 +153,14 @@ def from_json(tree, array):
     if "__array__" in tree:
         value = array(tree["__array__"])
         return torch.from_numpy(value) if tree["as"] == "torch" else value
-    if "__tuple__" in tree: return tuple(from_json(part, array) for part in tree["__tuple__"])
+    if "__tuple__" in tree:
+        return tuple(from_json(part, array) for part in tree["__tuple__"])
     for tag, kind in (("__batch__", Batch), ("__pairs__", dict)):
-        if tag in tree: return kind((from_json(key, array), from_json(value, array)) for key, value in tree[tag])
+        if tag in tree:
+            return kind((from_json(key, array), from_json(value, array)) for key, value in tree[tag])
     return {name: from_json(part, array) for name, part in tree.items()}
 
-# %% ../../nbs/0_core/07_state.ipynb #19fd4f2c
+# %% ../../nbs/0_core/07_state.ipynb #00a962ee
 VERSION = 2 # of the format; a newer one is refused
 
 # %% ../../nbs/0_core/07_state.ipynb #935c033c
@@ -171,7 +176,7 @@ def write_tree(path, tree, kind):
             archive.writestr("tree.json", json.dumps(head))
     write_atomically(path, write)
 
-# %% ../../nbs/0_core/07_state.ipynb #5a4be5d9
+# %% ../../nbs/0_core/07_state.ipynb #b4b47161
 def checked_head(path, archive, kind):
     "What stands at the head of a file, or why it is not ours"
     if "tree.json" not in archive.namelist():

@@ -19,7 +19,7 @@ from torch import nn
 
 from .batch import TextTable
 
-# %% ../../nbs/0_core/06_stats.ipynb #a7387b27
+# %% ../../nbs/0_core/06_stats.ipynb #3e02b63b
 def merged_moments(a, b):
     "(count, mean, variance) of two sets together, each given by the same three"
     n_a, mean_a, var_a = a
@@ -85,7 +85,8 @@ class Metrics:
 
     def column(self, name):
         "One column as an array of floats, nan where a row has no such value"
-        if self.rows and name not in self.names: raise KeyError(f"no column {name!r}; there are {self.names}")
+        if self.rows and name not in self.names:
+            raise KeyError(f"no column {name!r}; there are {self.names}")
         return np.array([row.get(name, math.nan) for row in self.rows], float)
 
     def __len__(self):
@@ -154,19 +155,21 @@ def gauges(metrics):
     for name in metrics.names:
         column = metrics.column(name)
         finite = column[np.isfinite(column)].tolist()
-        if finite: found[name] = dict(value=finite[-1], min=min(finite), max=max(finite), count=len(finite))
+        if finite:
+            found[name] = dict(value=finite[-1], min=min(finite), max=max(finite), count=len(finite))
     return found
 
-# %% ../../nbs/0_core/06_stats.ipynb #d30ef691
+# %% ../../nbs/0_core/06_stats.ipynb #87a6132e
 def node_of(timers, path):
     "One node of the tree as a dictionary, its parts below it"
     seconds, count = timers.totals[path]
     node = dict(total=seconds, count=count, self=timers.own(*path))
     parts = [other for other in timers.totals if other[:-1] == path]
-    if parts: node["children"] = {part[-1]: node_of(timers, part) for part in parts}
+    if parts:
+        node["children"] = {part[-1]: node_of(timers, part) for part in parts}
     return node
 
-# %% ../../nbs/0_core/06_stats.ipynb #0df92c87
+# %% ../../nbs/0_core/06_stats.ipynb #067cf014
 def timers_json(timers, metrics=None):
     "The tree in the format of ML-Agents' timers.json, as text; with `metrics`, its columns as gauges"
     about = dict(

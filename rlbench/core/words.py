@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['NAMES', 'VERBS', 'LIBRARIES', 'ELSEWHERE', 'elsewhere', 'translations', 'ConfigError', 'nearest', 'unknown']
 
-# %% ../../nbs/0_core/00_words.ipynb #421dba0d
+# %% ../../nbs/0_core/00_words.ipynb #01aa09a6
 import difflib
 
-# %% ../../nbs/0_core/00_words.ipynb #aa985d8e
+# %% ../../nbs/0_core/00_words.ipynb #26f3b726
 NAMES = dict(
     # one transition
     obs="observation the action was chosen on",
@@ -56,7 +56,7 @@ NAMES = dict(
     pick="uniform numbers from which a remembered step is picked",
 )
 
-# %% ../../nbs/0_core/00_words.ipynb #71a37942
+# %% ../../nbs/0_core/00_words.ipynb #43f889c0
 VERBS = dict(
     act="choose actions for observations",
     add="put one row, layer or number on top of what is there",
@@ -95,7 +95,7 @@ VERBS = dict(
     update="change a table by the textbook's own line",
 )
 
-# %% ../../nbs/0_core/00_words.ipynb #bb248449
+# %% ../../nbs/0_core/00_words.ipynb #5021a45e
 LIBRARIES = ("Stable-Baselines3", "CleanRL", "RLlib", "ML-Agents", "rlpyt")
 
 def elsewhere(sb3="", cleanrl="", rllib="", mlagents="", rlpyt=""):
@@ -103,7 +103,7 @@ def elsewhere(sb3="", cleanrl="", rllib="", mlagents="", rlpyt=""):
     words = zip(LIBRARIES, (sb3, cleanrl, rllib, mlagents, rlpyt))
     return {library: tuple(text.split()) for library, text in words if text}
 
-# %% ../../nbs/0_core/00_words.ipynb #b4c27e21
+# %% ../../nbs/0_core/00_words.ipynb #524d7c35
 ELSEWHERE = dict(
     batch_size=elsewhere("batch_size", "batch_size minibatch_size", "minibatch_size sgd_minibatch_size train_batch_size",
                          "batch_size", "batch_size"),
@@ -146,7 +146,7 @@ ELSEWHERE = dict(
     vf_coef=elsewhere("vf_coef", "vf_coef", "vf_loss_coeff", "", "value_loss_coeff"),
 )
 
-# %% ../../nbs/0_core/00_words.ipynb #0dac342e
+# %% ../../nbs/0_core/00_words.ipynb #4f391fd9
 def translations(word, known):
     "{our setting: [libraries that say it with this word]}, of the settings that are known"
     word = str(word)
@@ -157,17 +157,17 @@ def translations(word, known):
             found[ours] = libraries
     return found
 
-# %% ../../nbs/0_core/00_words.ipynb #55b229e4
+# %% ../../nbs/0_core/00_words.ipynb #1a7f06fa
 class ConfigError(ValueError):
     "A setting that is unknown, of the wrong kind, or out of range: where, what came, what was expected"
 
-# %% ../../nbs/0_core/00_words.ipynb #21169a70
+# %% ../../nbs/0_core/00_words.ipynb #fde7dc86
 def nearest(word, known):
     "The known word that is most like this one, or None"
     found = difflib.get_close_matches(str(word), list(known), n=1)
     return found[0] if found else None
 
-# %% ../../nbs/0_core/00_words.ipynb #6ecaf584
+# %% ../../nbs/0_core/00_words.ipynb #6ff8356a
 def unknown(what, word, known):
     "The message for a word that is none of the known"
     known = list(known)
