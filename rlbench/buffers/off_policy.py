@@ -8,7 +8,7 @@ __all__ = ['corrected_return', 'retrace', 'tree_backup', 'q_lambda', 'vtrace', '
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #49c6cc8d
 import torch
 
-from .returns import ShapeError, following, only_valid, same_shapes, scan
+from .returns import ShapeError, following, only_valid, same_shapes, scan, scan_past
 
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #34e91056
 def one_step_error(rew, val, next_val, term, gamma):
@@ -29,7 +29,8 @@ def corrected_return(rew,          # (T, N) reward
                 term=term, trunc=trunc, share=share, valid=valid)
     stop = term | trunc
     delta = one_step_error(rew, q, next_val, term, gamma)
-    passed = scan(share * delta, (gamma * share).masked_fill(stop, 0), valid)
+    keep = (gamma * share).masked_fill(stop, 0)
+    passed = scan(share * delta, keep) if valid is None else scan_past(share * delta, keep, valid)
     later = following(passed, valid).masked_fill(stop, 0)
     return only_valid(q + delta + gamma * later, valid)
 
@@ -70,7 +71,8 @@ def vtrace(rew,                   # (T, N) reward
     stop = term | trunc
     rho = ratio.clamp(max=rho_max)
     keep = (lam * ratio.clamp(max=c_max) * gamma).masked_fill(stop, 0)
-    err = scan(rho * one_step_error(rew, val, next_val, term, gamma), keep, valid)
+    err = rho * one_step_error(rew, val, next_val, term, gamma)
+    err = scan(err, keep) if valid is None else scan_past(err, keep, valid)
 
     later = next_val + lam * following(err, valid).masked_fill(stop, 0)
     adv = rho * one_step_error(rew, val, later, term, gamma)

@@ -55,8 +55,8 @@ class Batch(dict):
     def __repr__(self):
         return repr(describe(self))
 
-    def numpy(self):
-        "The same columns as arrays, in the same memory"
+    def numpy(self, force=True):
+        "The same columns as arrays, in the same memory where that is the CPU's"
         return each(as_numpy, self)
 
     def torch(self):
@@ -70,9 +70,7 @@ class Batch(dict):
 # %% ../../nbs/0_core/01_batch.ipynb #59539ee5
 def like(example, *lead):
     "Zeros shaped as `example` with further leading axes: like(row, T) for T rows"
-    def room(column):
-        return np.zeros((*lead, *np.shape(column)), np.asarray(column).dtype)
-    return each(room, example)
+    return each(lambda column: np.zeros((*lead, *column.shape), column.dtype), example)
 
 # %% ../../nbs/0_core/01_batch.ipynb #e4228b69
 def span(column):

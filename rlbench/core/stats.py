@@ -120,13 +120,13 @@ class Timers:
         total[0] += seconds
         total[1] += 1
 
-    def lap(self, name, start, **ends):
-        "Something began at `start`, and its parts ended at these moments, one after the other; without parts it ends now"
+    def lap(self, name, start, *ends, parts=()):
+        "Something began at `start` and ended at the last of these moments; the earlier ones are where its parts ended"
         before = start
-        for part, end in ends.items():
+        for part, end in zip(parts, ends):
             self.add(end - before, name, part)
             before = end
-        self.add((before if ends else perf_counter()) - start, name)
+        self.add(ends[-1] - start, name)
 
     def own(self, *path):
         "Seconds of a node without those of its parts"

@@ -6,9 +6,10 @@
 __all__ = ['module_at', 'environments_in', 'from_code', 'known', 'Maker', 'Source', 'Ready', 'find', 'make', 'restorable',
            'check_env']
 
-# %% ../../nbs/1_envs/105_find.ipynb #a80a7ddf
+# %% ../../nbs/1_envs/105_find.ipynb #f2d27304
 import importlib
 import importlib.util
+from functools import cached_property
 from pathlib import Path
 
 import gymnasium as gym
@@ -16,15 +17,15 @@ import numpy as np
 from gymnasium.utils import env_checker
 
 from ..core.batch import TextTable
-from ..core.spaces import AGENT
+from ..core.spaces import AGENT, parts_of
 from ..core.words import nearest
-from .env import EnvList, EnvProblem, VecEnv
+from .env import EnvList, EnvProblem, PartsList, VecEnv
 from .native import NativeVec
 from .place import place
 from .registration import TEAMS, register_all
 from .teams import TeamList, teams_of
 
-# %% ../../nbs/1_envs/105_find.ipynb #bc524506
+# %% ../../nbs/1_envs/105_find.ipynb #34444c3f
 def module_at(text, place):
     "The module in a file, or of a name; EnvProblem where it cannot be imported"
     try:
@@ -36,13 +37,13 @@ def module_at(text, place):
     except (FileNotFoundError, ModuleNotFoundError) as problem:
         raise EnvProblem(f"{text}: {place} cannot be imported ({problem})") from None
 
-# %% ../../nbs/1_envs/105_find.ipynb #b867491d
+# %% ../../nbs/1_envs/105_find.ipynb #248d1faf
 def environments_in(module):
     "Names of the gymnasium environments that a module defines or imports"
     return [name for name, one in vars(module).items()
             if isinstance(one, type) and issubclass(one, gym.Env) and one is not gym.Env]
 
-# %% ../../nbs/1_envs/105_find.ipynb #affb3240
+# %% ../../nbs/1_envs/105_find.ipynb #740731e9
 def from_code(text):
     "The class or function behind 'file.py:Name' or 'package.module:Name'; None for a gymnasium id"
     place, colon, name = text.rpartition(":")
@@ -52,7 +53,7 @@ def from_code(text):
     there = ", ".join(environments_in(module)) or "none"
     raise EnvProblem(f"{text}: {place} has no {name}; environments there: {there}")
 
-# %% ../../nbs/1_envs/105_find.ipynb #eddc0dd9
+# %% ../../nbs/1_envs/105_find.ipynb #7b6d6630
 def known(id):
     "The gymnasium specification behind an id; EnvProblem names the nearest"
     register_all()
@@ -63,7 +64,7 @@ def known(id):
         hint = f"; did you mean {near!r}?" if near else ""
         raise EnvProblem(f"no environment {id!r}{hint} ({problem})") from None
 
-# %% ../../nbs/1_envs/105_find.ipynb #5aefd23a
+# %% ../../nbs/1_envs/105_find.ipynb #ffca43c0
 class Maker:
     "Makes one copy of a gymnasium environment, ready to be drawn where it can be"
 
@@ -75,7 +76,7 @@ class Maker:
     def __call__(self):
         return gym.make(self.id, disable_env_checker=True, **self.settings)
 
-# %% ../../nbs/1_envs/105_find.ipynb #15c55c1f
+# %% ../../nbs/1_envs/105_find.ipynb #46816bc5
 class Source:
     "Where environments come from: what was asked for, and a function that makes one"
 
@@ -85,6 +86,7 @@ class Source:
         self.spec = spec                                  # gymnasium's, where there is one
         self.settings = settings or {}
 
+    @cached_property
     def behaviours(self):
         "Names of the behaviours"
         if self.spec: return [AGENT]
@@ -94,37 +96,50 @@ class Source:
         return names
 
     def vector(self, num_envs, native):
-        "N copies as one VecEnv"
+        "N copies as one VecEnv; EnvProblem says what is not installed"
+        try:
+            return self.build(num_envs, native)
+        except gym.error.DependencyNotInstalled as problem:
+            raise EnvProblem(f"{self.id} needs a package that is not installed ({problem}); "
+                             "try pip install 'rlbench[box2d]' or the extra it names") from None
+
+    def build(self, num_envs, native):
         quick = native and num_envs > 1 and self.spec and self.spec.vector_entry_point
-        if self.behaviours() != [AGENT]:
+        if self.behaviours != [AGENT]:
             return TeamList(self.id, self.make_one, num_envs)
-        if not quick: return EnvList(self.id, self.make_one, num_envs)
+        if not quick: return self.listed(num_envs)
         vector = gym.make_vec(self.id, num_envs=num_envs, vectorization_mode="vector_entry_point", **self.settings)
         return NativeVec(self.id, self.make_one(), vector)
 
-# %% ../../nbs/1_envs/105_find.ipynb #910a3008
+    def listed(self, num_envs):
+        one = self.make_one()
+        in_parts = parts_of(one.observation_space) or parts_of(one.action_space)
+        one.close()
+        kind = PartsList if in_parts else EnvList
+        return kind(self.id, self.make_one, num_envs)
+
+# %% ../../nbs/1_envs/105_find.ipynb #c3f00a49
 class Ready:
-    "A source that is a vector already"
+    "A source that is a vector already, made by hand"
 
     def __init__(self, env):
         self.env = env
         self.id = env.id
-
-    def behaviours(self):
-        return list(self.env.behaviours)
+        self.behaviours = list(env.behaviours)
 
     def vector(self, num_envs, native):
         return self.env
 
-# %% ../../nbs/1_envs/105_find.ipynb #496b582f
+# %% ../../nbs/1_envs/105_find.ipynb #a855e729
 def find(env, settings):
     "The source of an environment: an id, 'file.py:Name', a function or class that makes one, or a VecEnv"
     if isinstance(env, VecEnv): return Ready(env)
-    code = from_code(TEAMS.get(env, env)) if isinstance(env, str) else None
-    own = code or env
-    if callable(own):
-        name = env if isinstance(env, str) and code and env in TEAMS else getattr(own, "__name__", type(own).__name__)
-        return Source(name, lambda: own(**settings))
+    own = env
+    name = getattr(env, "__name__", type(env).__name__)
+    if isinstance(env, str):
+        own = from_code(TEAMS.get(env, env))
+        name = env
+    if callable(own): return Source(name, lambda: own(**settings))
     if not isinstance(env, str):
         raise EnvProblem(f"expected an environment's id or a function that makes one, got {type(env).__name__}")
     spec = known(env)
@@ -136,11 +151,7 @@ def make(env,             # gymnasium id, 'file.py:Name', or a function or class
          native=True,     # use the environment's own vectorised form, if it has one and num_envs > 1
          **settings):     # passed to the environment's constructor
     "N copies of an environment as one `VecEnv`"
-    try:
-        return find(env, settings).vector(num_envs, native)
-    except gym.error.DependencyNotInstalled as problem:
-        raise EnvProblem(f"{env} needs a package that is not installed ({problem}); "
-                         "try pip install 'rlbench[box2d]' or the extra it names") from None
+    return find(env, settings).vector(num_envs, native)
 
 # %% ../../nbs/1_envs/105_find.ipynb #9e1e332c
 def restorable(vec):

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from ..core.batch import each
 from ..core.spaces import AGENT, as_columns, clipped_to, parts_of
 from ..core.state import snapshot
-from .env import EnvProblem, Episodes, VecEnv, spec_of
+from .env import EnvProblem, Step, VecEnv, spec_of
 
 # %% ../../nbs/1_envs/102_native.ipynb #0ad1951b
 def is_constant(name, value):
@@ -71,7 +71,7 @@ class NativeVec(VecEnv):
     def reset(self, seed):
         "Start everywhere -> {behaviour: observations}"
         self.ended = np.zeros(self.num_envs, bool)
-        self.episodes = {AGENT: Episodes(self.num_envs)}
+        self.count_anew()
         self.obs = self.own(self.env.reset(seed=seed)[0])
         return {AGENT: self.obs.copy()}
 
@@ -92,8 +92,10 @@ class NativeVec(VecEnv):
         if self.mode == AutoresetMode.NEXT_STEP: self.ended = done
         elif done.any(): next_obs = self.begin_again(next_obs, done, info)
         first = ~valid if self.mode == AutoresetMode.NEXT_STEP else done
-        rew = np.asarray(rew, np.float32)
-        return {AGENT: self.answer(AGENT, next_obs, rew, term, trunc, self.obs, valid, first)}
+        rew = np.where(valid, rew, 0).astype(np.float32)
+        self.steps += np.count_nonzero(valid)
+        ended = self.episodes[AGENT].add(rew, term, done & valid, valid)
+        return {AGENT: Step(next_obs, rew, term, trunc, self.obs, valid, first, ended)}
 
     def begin_again(self, obs, done, info):
         "The modes that have an end and a beginning within one call: sets `obs` -> final observations"
@@ -107,14 +109,14 @@ class NativeVec(VecEnv):
 
     def state(self):
         return dict(inner=plain_state(self.env.unwrapped), ended=self.ended.copy(), obs=self.obs.copy(),
-                    episodes=self.counts())
+                    counts=self.counts())
 
     def restore(self, tree):
         self.env.reset(seed=0)                            # a generator must exist before its state is set
         set_plain_state(self.env.unwrapped, tree["inner"])
         self.ended = tree["ended"].copy()
         self.obs = tree["obs"].copy()
-        self.recount(tree["episodes"])
+        self.recount(tree["counts"])
 
     def render(self):
         return self.frame_of(self.obs[0])

@@ -9,9 +9,10 @@ __all__ = ['teams_of', 'specs_of', 'TeamList']
 import gymnasium as gym
 import numpy as np
 
+from ..core.batch import each
 from ..core.spaces import Spec, as_columns, clipped_to, from_columns, room_for
 from ..core.state import snapshot
-from .env import Replayed
+from .env import Replayed, Step
 
 # %% ../../nbs/1_envs/103_teams.ipynb #2bf08431
 def teams_of(env):
@@ -62,7 +63,7 @@ class TeamList(Replayed):
     def reset(self, seed):
         "Start everywhere -> {behaviour: observations}"
         self.start(seed)
-        self.obs = {name: np.zeros_like(rows) for name, rows in self.room().items()}
+        self.obs = {name: each(np.zeros_like, rows) for name, rows in self.room().items()}
         for i in range(self.num_envs):
             self.begin(i)
         return snapshot(self.obs)
@@ -101,5 +102,11 @@ class TeamList(Replayed):
             for agent in self.envs[i].agents:
                 name, row = self.at(agent, i)
                 first[name][row] = True
-        return {name: self.answer(name, next_obs[name], rew[name], term[name], trunc[name], self.obs[name],
-                                  valid[name], first[name]) for name in self.behaviours}
+        self.steps += self.num_envs
+        answers = {}
+        for name, episodes in self.episodes.items():
+            done = (term[name] | trunc[name]) & valid[name]
+            ended = episodes.add(rew[name], term[name], done, valid[name])
+            answers[name] = Step(next_obs[name], rew[name], term[name], trunc[name], self.obs[name], valid[name],
+                                 first[name], ended)
+        return answers

@@ -28,15 +28,9 @@ class Distribution:
     "A distribution over actions; see the kinds below"
     probs = None                                          # a density has none to show
 
-    def draw(self, noise):
-        "A sample and its log-probability"
-        act = self.sample(noise)
-        return act, self.logp(act)
-
     def act(self, noise):
         "An action and its log-probability; the most likely one where there is no noise"
-        if noise is not None: return self.draw(noise)
-        act = self.mode()
+        act = self.mode() if noise is None else self.sample(noise)
         return act, self.logp(act)
 
 # %% ../../nbs/2_policies/20_distributions.ipynb #474405fb
@@ -236,9 +230,9 @@ class SquashedGaussian(Distribution):
     def sample(self, noise):
         return self.squash(self.inner.sample(noise))
 
-    def draw(self, noise):
-        u = self.inner.sample(noise)                      # exact also where tanh(u) rounds to 1
-        return self.squash(u), self.logp_of(u)
+    def act(self, noise):
+        u = self.inner.mean if noise is None else self.inner.sample(noise)
+        return self.squash(u), self.logp_of(u)            # exact also where tanh(u) rounds to 1
 
     def mode(self):
         return self.squash(self.inner.mean)
@@ -352,9 +346,10 @@ class Product(Distribution):
     def sample(self, noise):
         return Batch({name: part.sample(noise[name]) for name, part in self.parts.items()})
 
-    def draw(self, noise):
-        drawn = {name: part.draw(noise[name]) for name, part in self.parts.items()}
-        return Batch({name: act for name, (act, _) in drawn.items()}), sum(logp for _, logp in drawn.values())
+    def act(self, noise):
+        chosen = {name: part.act(noise and noise[name]) for name, part in self.parts.items()}
+        act = Batch({name: act for name, (act, _) in chosen.items()})
+        return act, sum(logp for _, logp in chosen.values())
 
     def mode(self):
         return Batch({name: part.mode() for name, part in self.parts.items()})

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from ..core.batch import Batch
-from .networks import ACTIVATIONS, MLP, Trunk, encoder, linear
+from .encoders import encoder
+from .networks import ACTIVATIONS, MLP, Trunk, linear
 
 # %% ../../nbs/2_policies/25_heads.ipynb #9cd12547
 def signed_root(x):
@@ -75,16 +76,15 @@ class Stream(nn.Module):
     def __init__(self, sizes, generator, activation,
                  sigma):  # deviation of noisy layers at the start; None: plain layers
         super().__init__()
-        self.activation = activation
+        self.between = ACTIVATIONS[activation]()
         noisy = sigma is not None
         layers = noisy_layers(sizes, generator, sigma) if noisy else plain_layers(sizes, generator)
         self.layers = nn.ModuleList(layers)
         self.noise_sizes = [len(layer.noise) if noisy else 0 for layer in layers]
 
     def forward(self, x, noise=None):
-        between = ACTIVATIONS[self.activation][0]
         for i, (layer, part) in enumerate(zip(self.layers, split_noise(noise, self.noise_sizes))):
-            if i: x = between(x)
+            if i: x = self.between(x)
             x = layer(x, part) if isinstance(layer, NoisyLinear) else layer(x)
         return x
 
@@ -155,7 +155,8 @@ class Critics(nn.Module):
         super().__init__()
         self.encode, seen = encoder(observation_space, generator, encode)
         self.encode_act, done = encoder(action_space, generator)
-        self.heads, self.activation = heads, activation
+        self.between = ACTIVATIONS[activation]()
+        self.heads = heads
 
         sizes = (seen + done, *hidden, 1)
         nets = [plain_layers(sizes, generator) for _ in range(heads)]
@@ -165,8 +166,7 @@ class Critics(nn.Module):
     def forward(self, obs, act):
         x = torch.cat([self.encode(obs), self.encode_act(act)], -1)
         x = x.expand(self.heads, *x.shape)
-        between = ACTIVATIONS[self.activation][0]
-        return stacked_mlp(x, self.weights, self.biases, between).squeeze(-1).T
+        return stacked_mlp(x, self.weights, self.biases, self.between).squeeze(-1).T
 
 # %% ../../nbs/2_policies/25_heads.ipynb #9c370e6d
 class Heads(nn.Module):

@@ -79,8 +79,8 @@ class Trunk(nn.Module):
 
 # %% ../../nbs/2_policies/22_networks.ipynb #5f98d5ce
 IN_NUMPY = {
-    nn.Tanh: lambda x: np.tanh(x, out=x),
-    nn.ReLU: lambda x: np.maximum(x, 0, out=x),
+    nn.Tanh: np.tanh,
+    nn.ReLU: lambda x: np.maximum(x, 0),
 }
 
 class NumpyMLP(nn.Module):
@@ -90,26 +90,14 @@ class NumpyMLP(nn.Module):
         super().__init__()
         self.encode = mlp.encode
         self.layers = mlp.layers
-        self.weights = list(mlp.layers.parameters())
-        self.lying = None                                 # where the weights lay when they were last looked at
+        between = [IN_NUMPY[type(layer)] for layer in mlp.layers[1::2]]
+        self.steps = [(layer.weight, layer.bias, f) for layer, f in zip(mlp.layers[::2], [*between, np.positive])]
 
     def forward(self, obs):
-        lying = [weight.data_ptr() for weight in self.weights]
-        if lying != self.lying:
-            self.look(lying)          # somebody put other memory behind the weights
         x = self.encode(obs).numpy()
         for weight, bias, between in self.steps:
-            x = x @ weight
-            x += bias
-            if between: between(x)
+            x = between(x @ weight.data.numpy().T + bias.data.numpy())
         return torch.from_numpy(x)
-
-    def look(self, lying):
-        "The weights as arrays, in the same memory"
-        arrays = [weight.detach().numpy() for weight in self.weights]
-        between = [IN_NUMPY[type(layer)] for layer in self.layers[1::2]]
-        self.lying = lying
-        self.steps = list(zip((weight.T for weight in arrays[::2]), arrays[1::2], [*between, None]))
 
 # %% ../../nbs/2_policies/22_networks.ipynb #86a5167b
 def in_numpy(module):
