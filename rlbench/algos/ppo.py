@@ -97,7 +97,7 @@ class PPO(PPOSettings):
     def due(self, memory, own, fresh):
         return self.n_steps - fresh.min()
 
-    def draw(self, memory, own, rng):
+    def draw(self, memory, own, fresh, rng):
         return Batch(index=memory.newest(self.n_steps))
 
     def targets(self, nets, rows, noise):

@@ -8,7 +8,7 @@ __all__ = ['FAN', 'TOP', 'BEHIND', 'SumTree', 'find', 'Prioritised', 'Tally']
 # %% ../../nbs/3_buffers/33_priorities.ipynb #a4349c6d
 import numpy as np
 
-from ..core.batch import Batch, Table
+from ..core.batch import Batch, TextTable, as_numpy
 
 # %% ../../nbs/3_buffers/33_priorities.ipynb #68a6d3bf
 FAN, TOP = 16, 4096                                                         # items under a sum; longest level simply added up
@@ -22,7 +22,8 @@ class SumTree:
 
     def __getitem__(self, index): return self.levels[0][index]
     def __len__(self): return self.size
-    def __repr__(self): return f"SumTree({self.size:,} items in {len(self.levels)} levels, sum {self.total:.6g})"
+    def __repr__(self):
+        return f"SumTree({self.size:,} items in {len(self.levels)} levels, sum {self.total:.6g})"
 
     @property
     def total(self): return float(self.levels[-1].sum())
@@ -41,7 +42,8 @@ BEHIND = np.tril(np.ones((FAN, FAN)), -1)                                   # me
 def find(self, share):
     "The item under each share of the line; share (n,) from 0 to below 1 -> (n,)"
     ends = np.cumsum(self.levels[-1])
-    if ends[-1] == 0: raise ValueError("nothing to draw from: the buffer is empty, or every priority is 0 (epsilon 0?)")
+    if ends[-1] == 0:
+        raise ValueError("nothing to draw from: the buffer is empty, or every priority is 0 (epsilon 0?)")
     mass = np.minimum(share * ends[-1], np.nextafter(ends[-1], 0))
     at = np.searchsorted(ends, mass, side="right")
     rest, first = ends.take(at) - mass, np.arange(len(at)) * FAN            # from the place to the end of its group
@@ -73,7 +75,8 @@ class Prioritised:
         self.tree[self.unseen()] = self.top
         self.seen = self.ring.written.copy()
 
-    def __repr__(self): return f"Prioritised(alpha={self.alpha}, epsilon={self.epsilon}, {self.tree}, largest {self.top:.4g})"
+    def __repr__(self):
+        return f"Prioritised(alpha={self.alpha}, epsilon={self.epsilon}, {self.tree}, largest {self.top:.4g})"
 
 # %% ../../nbs/3_buffers/33_priorities.ipynb #48e24cea
 def draw(self, rng, n, beta):
@@ -86,11 +89,11 @@ def draw(self, rng, n, beta):
 # %% ../../nbs/3_buffers/33_priorities.ipynb #ba4cac22
 def update(self, index, error):
     "The errors (n,) of rows just learned from become their priorities"
-    p = (np.abs(np.asarray(error, np.float64)) + self.epsilon) ** self.alpha
+    index, error = as_numpy(index), as_numpy(error).astype(np.float64)
+    p = (np.abs(error) + self.epsilon) ** self.alpha
     if p.shape != np.shape(index) or not np.isfinite(p).all():
         raise ValueError(f"update: expected {np.shape(index)} finite errors, one per row; "
                          f"got {p.shape}, {int((~np.isfinite(p)).sum())} of them not finite")
-    index = np.asarray(index)
     if (self.seen != self.ring.written).any():                              # overwritten since: another row's place now
         kept = ~np.isin(index, self.unseen())
         index, p = index[kept], p[kept]
@@ -125,15 +128,18 @@ class Tally:
         "The same draw, counted"
         def counted(*args, **words):
             drawn = draw(*args, **words)
-            if isinstance(drawn, Batch): self.count(drawn.index[drawn.valid])   # stretches of rows
+            if isinstance(drawn, Batch):
+                self.count(drawn.index[drawn.valid])   # stretches of rows
             else: self.count(drawn[0] if isinstance(drawn, tuple) else drawn)
             return drawn
         return counted
 
-    def state(self): return dict(sampled=self.sampled, hits=self.hits, ages=self.ages, gone=self.gone, seen=self.seen)
+    def state(self):
+        return dict(sampled=self.sampled, hits=self.hits, ages=self.ages, gone=self.gone, seen=self.seen)
     def restore(self, tree):
         self.sampled = tree["sampled"]
-        for name in ("hits", "ages", "gone", "seen"): setattr(self, name, tree[name].copy())
+        for name in ("hits", "ages", "gone", "seen"):
+            setattr(self, name, tree[name].copy())
 
 # %% ../../nbs/3_buffers/33_priorities.ipynb #99e54e99
 def powers(numbers):
@@ -174,7 +180,7 @@ def report(self):
     "Everything counted, as a table"
     self.catch_up()
     hits = self.hits[self.ring.latest()]
-    return Table(("what", "how many"), [
+    return TextTable(("what", "how many"), [
         ("rows added", f"{self.ring.added:,}"), ("rows held", f"{len(self.ring):,}"),
         ("bytes held", f"{self.ring.nbytes:,}"), ("rows drawn", f"{self.sampled:,}"),
         ("draws by age of the row", bins(self.ages)),

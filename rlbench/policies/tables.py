@@ -36,6 +36,14 @@ class Table(nn.Module):
     def forward(self, obs):
         return self.values[self.row(obs)]
 
+    def of(self, obs, act):
+        "The numbers (...) of observations and actions (...)"
+        return self.values[self.row(obs), act.long()]
+
+    def cell(self, obs, act):
+        "Which cell of the table observations and actions (...) belong to, counted from 0"
+        return self.row(obs) * self.values.shape[1] + act.long()
+
     def extra_repr(self):
         states, actions = self.values.shape
         return f"{states} x {actions}, {self.values.min():.4g} … {self.values.max():.4g}"

@@ -95,7 +95,9 @@ class LearnerState:
         self.name = name
         self.actor = actor
         self.nets = actor.nets
-        self.noise = NoiseStream(rng, actor.device)       # of draws, minibatches and targets
+        self.device = actor.device
+        self.rng = rng                                    # of draws
+        self.noise = NoiseStream(rng, actor.device)       # and of minibatches and targets
         self.given = memory is not None                   # a memory from outside: a data set, demonstrations
         self.memory = memory_for(settings, actor.spec, memory)
         self.own = settings.own(actor.spec, self.memory)  # whatever else the algorithm must remember
@@ -105,7 +107,7 @@ class LearnerState:
         self.last = None                                  # Taken: what the last step was made of
         self.steps = 0                                    # transitions added
         self.updates = 0                                  # steps taken on minibatches
-        self.seen = np.zeros_like(self.memory.written)    # rows of each environment that were processed
+        self.fresh = self.memory.written.copy()           # (N,) rows of each environment that were not processed
         self.adopt(settings)
 
     def adopt(self, settings):
@@ -124,13 +126,13 @@ class LearnerState:
 
     def ask(self):
         "Find out how many rounds of steps are missing until there is something to learn from"
-        self.due = self.algo.due(self.memory, self.own, self.memory.written - self.seen)
+        self.due = self.algo.due(self.memory, self.own, self.fresh)
 
     def state(self):
         optimisers = {name: group.optimiser.state_dict() for name, group in self.groups.items()}
         return dict(actor=self.actor.state(), optimisers=optimisers, memory=self.memory.state(), given=self.given,
                     own=told_state(self.own), data=self.data, todo=list(self.todo), last=told_last(self.last),
-                    steps=self.steps, updates=self.updates, seen=self.seen)
+                    steps=self.steps, updates=self.updates, fresh=self.fresh)
 
     def restore(self, tree):
         "Go back to what `state` told; the settings must have been adopted before"
@@ -139,13 +141,13 @@ class LearnerState:
             group.optimiser.load_state_dict(snapshot(tree["optimisers"][name]))   # torch would keep the very tensors
         self.memory.restore(tree["memory"])
         went_back(self.own, tree["own"])
-        device = self.actor.device
+        device = self.device
         self.data = None if tree["data"] is None else to_tensors(snapshot(tree["data"]), device)
         self.todo = [index if index is None else index.to(device, copy=True) for index in tree["todo"]]
         self.last = None if tree["last"] is None else Taken(**to_device(snapshot(tree["last"]), device), data=self.data)
         self.steps = tree["steps"]
         self.updates = tree["updates"]
-        self.seen = tree["seen"].copy()
+        self.fresh = tree["fresh"].copy()
         self.tick()
         self.ask()
 
@@ -186,6 +188,7 @@ class Learner(LearnerState):
     def add(self, row, valid):
         "Remember one transition of every environment that made one"
         self.steps += self.memory.add(row, valid)
+        self.fresh += valid
         self.due -= 1
         if self.moving: self.tick()
         if self.due <= 0: self.ask()
@@ -193,11 +196,11 @@ class Learner(LearnerState):
     @torch.no_grad()
     def process(self):
         "Rows are drawn by number, gathered, moved to the device and judged -> data; and a to-do list"
-        drawn = self.algo.draw(self.memory, self.own, self.noise.rng)
-        rows = to_tensors(self.memory.gather(drawn.index) | drawn, self.actor.device)
+        drawn = self.algo.draw(self.memory, self.own, self.fresh, self.rng)
+        rows = to_tensors(self.memory.gather(drawn.index) | drawn, self.device)
         self.data, todo = self.algo.targets(self.nets, rows, self.noise)
-        self.todo = [index if index is None else to_tensors(index, self.actor.device) for index in todo]
-        self.seen = self.memory.written.copy()
+        self.todo = [index if index is None else to_tensors(index, self.device) for index in todo]
+        self.fresh[:] = 0
         self.ask()
         return self.data
 
@@ -223,7 +226,7 @@ class Learner(LearnerState):
     def owe(self, n):
         "Put n more minibatches on the to-do list, made from what is stored"
         wanted = len(self.todo) + n
-        seen = self.seen
+        fresh = self.fresh.copy()
         while len(self.todo) < wanted:
             data = self.data
             todo = self.todo
@@ -231,7 +234,7 @@ class Learner(LearnerState):
             if todo:
                 self.data, self.todo = joined(data, todo, self.data, self.todo)
         del self.todo[wanted:]
-        self.seen = seen
+        self.fresh = fresh
         self.ask()
 
 # %% ../../nbs/6_training/61_learner.ipynb #79b2d00f
