@@ -108,7 +108,8 @@ class ReplayedQ(DQNSettings):
         return epsilon_greedy(q, noise, spread(self.epsilon, len(q), self.epsilon_spread).to(q.device), mask)
 
     def due(self, memory, own, fresh):
-        missing = max(self.learning_starts - len(memory), self.train_freq - fresh.sum())
+        missing = self.train_freq - int(fresh.sum())
+        if missing <= 0: missing = self.learning_starts - len(memory)
         return rounds(missing, memory.num_envs)
 
     def draw(self, memory, own, fresh, rng):
@@ -143,7 +144,7 @@ class DQN(ReplayedQ):
     def targets(self, nets, rows, noise):
         data = at_once(rows, self.gamma) if self.n_step == 1 else after_steps(rows, self.gamma)
         if self.gradient_steps == 1: return data, [None]
-        return data, torch.arange(len(data.ret)).split(self.batch_size)
+        return data, np.split(np.arange(len(data.ret)), self.gradient_steps)
 
     def losses(self, nets, batch):
         q = nets.q(batch.obs).gather(-1, batch.act[:, None]).squeeze(-1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .algorithm import rounds
 from ..buffers.ring import Ring
-from ..core.batch import Batch
+from ..core.batch import Batch, as_numpy
 
 # %% ../../nbs/4_algos/410_one_step.ipynb #59980afb
 def turns(cell):
@@ -44,7 +44,7 @@ class OneStep:
 
     def targets(self, nets, rows, noise):
         alone = len(rows) == 1
-        return rows, [None] if alone else turns(nets.q.cell(rows.obs, rows.act).numpy(force=True))
+        return rows, [None] if alone else turns(as_numpy(nets.q.cell(rows.obs, rows.act)))
 
 # %% ../../nbs/4_algos/410_one_step.ipynb #9437a4a4
 class GreedyTable(OneStep):

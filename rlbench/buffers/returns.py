@@ -28,20 +28,18 @@ def scan_past(x, keep, valid):
 
 # %% ../../nbs/3_buffers/31_returns.ipynb #6b08822b
 class ShapeError(ValueError):
-    "Arrays that do not belong together"
+    "Arrays that do not belong together; {name: array} or None"
+
+    def __init__(self, where, arrays):
+        told = ", ".join(f"{name} {tuple(x.shape)}" for name, x in arrays.items() if x is not None)
+        super().__init__(f"{where}: expected one shape for all, time first; got {told}. "
+                         "Did val include the last state? Pass it in next_val")
 
 # %% ../../nbs/3_buffers/31_returns.ipynb #17b30f51
-def shapes_of(arrays):
-    "Names and shapes as text, for an error"
-    return ", ".join(f"{name} {tuple(x.shape)}" for name, x in arrays.items() if x is not None)
-
-# %% ../../nbs/3_buffers/31_returns.ipynb #d32f6812
 def same_shapes(where, **arrays):
     "Refuse arrays of different shapes, naming them; None is no array"
     shapes = {x.shape for x in arrays.values() if x is not None}
-    if len(shapes) > 1:
-        raise ShapeError(f"{where}: expected one shape for all, time first; got {shapes_of(arrays)}. "
-                         "Did val include the last state? Pass it in next_val")
+    if len(shapes) > 1: raise ShapeError(where, arrays)
 
 # %% ../../nbs/3_buffers/31_returns.ipynb #7c60e00b
 def cuts(term, trunc, valid=None):

@@ -120,8 +120,8 @@ class Rows(Places):
         return len(rows) * self.num_envs
 
     def gather(self, index):
-        "Copies of rows by number, as tensors; the axes of `index` lead"
-        return each(torch.from_numpy, self.places[np.asarray(index)])
+        "Copies of rows by number; the axes of `index` lead"
+        return self.places[np.asarray(index)]
 
     @property
     def nbytes(self):
@@ -261,6 +261,5 @@ def minibatches(rows, batch_size, epochs, rng):
     "`epochs` shuffled passes over `rows` rows, each cut into arrays of at most `batch_size`, as even as can be"
     parts = ceil(rows / batch_size)
     todo = []
-    for _ in range(epochs):
-        todo += np.array_split(rng.permutation(rows), parts)
+    for _ in range(epochs): todo += np.array_split(rng.permutation(rows), parts)
     return todo

@@ -19,7 +19,7 @@ from gymnasium.utils import env_checker
 from ..core.batch import TextTable
 from ..core.spaces import AGENT, parts_of
 from ..core.words import nearest
-from .env import EnvList, EnvProblem, PartsList, VecEnv
+from .env import EnvList, EnvProblem, InColumns, VecEnv
 from .native import NativeVec
 from .place import place
 from .registration import TEAMS, register_all
@@ -115,8 +115,8 @@ class Source:
         one = self.make_one()
         in_parts = parts_of(one.observation_space) or parts_of(one.action_space)
         one.close()
-        kind = PartsList if in_parts else EnvList
-        return kind(self.id, self.make_one, num_envs)
+        make_one = (lambda: InColumns(self.make_one())) if in_parts else self.make_one
+        return EnvList(self.id, make_one, num_envs)
 
 # %% ../../nbs/1_envs/105_find.ipynb #c3f00a49
 class Ready:

@@ -55,7 +55,6 @@ class TeamList(Replayed):
         return {name: np.zeros(spec.num_envs, bool) for name, spec in self.behaviours.items()}
 
     def fill(self, rows, i, obs):
-        "What environment i shows, in the rows of those that are there"
         for agent, seen in obs.items():
             name, row = self.at(agent, i)
             rows[name][row] = as_columns(self.behaviours[name].observation_space, seen)

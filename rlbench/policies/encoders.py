@@ -111,8 +111,8 @@ def box_encoder(space, generator, how):
     name = picture_kind(space) if how == "auto" else how
     if name in CNNS and len(space.shape) == 3:
         return CNN(space, CNNS[name], generator)
-    plain = space.dtype == np.float32 and space.shape
-    return nn.Flatten() if plain else AsFloat()
+    plain = space.dtype == np.float32 and len(space.shape) == 1
+    return nn.Identity() if plain else AsFloat()
 
 # %% ../../nbs/2_policies/21_encoders.ipynb #066f1543
 def module_for(space, generator, how):

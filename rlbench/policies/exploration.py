@@ -27,7 +27,7 @@ def epsilon_greedy(q,         # (B, A) action values
     if mask is not None: q = q.masked_fill(~mask, -torch.inf)
     in_the_tie = (noise[:, :1] < epsilon) | (q == q.amax(-1, keepdim=True))
     if mask is not None: in_the_tie &= mask
-    return noise[:, 1:].masked_fill(~in_the_tie, -1).argmax(-1)
+    return (in_the_tie + noise[:, 1:]).argmax(-1)         # who is in the tie has 1 more than any other
 
 # %% ../../nbs/2_policies/24_exploration.ipynb #c3bb2fc8
 def epsilon_noise(space):

@@ -76,7 +76,7 @@ class Stream(nn.Module):
     def __init__(self, sizes, generator, activation,
                  sigma):  # deviation of noisy layers at the start; None: plain layers
         super().__init__()
-        self.between = ACTIVATIONS[activation]()
+        self.between = ACTIVATIONS[activation]
         noisy = sigma is not None
         layers = noisy_layers(sizes, generator, sigma) if noisy else plain_layers(sizes, generator)
         self.layers = nn.ModuleList(layers)
@@ -155,7 +155,7 @@ class Critics(nn.Module):
         super().__init__()
         self.encode, seen = encoder(observation_space, generator, encode)
         self.encode_act, done = encoder(action_space, generator)
-        self.between = ACTIVATIONS[activation]()
+        self.between = ACTIVATIONS[activation]
         self.heads = heads
 
         sizes = (seen + done, *hidden, 1)

@@ -26,14 +26,14 @@ class NoiseStream:
         if isinstance(recipe, dict):
             return Batch({name: self(part, n) for name, part in recipe.items()})
         draw = getattr(self.rng, recipe.kind)
-        return torch.as_tensor(draw((n, *recipe.shape), np.float32), device=self.device)
+        return torch.from_numpy(draw((n, *recipe.shape), np.float32)).to(self.device)
 
 # %% ../../nbs/6_training/60_actor.ipynb #107a04d8
 def to_tensors(tree, device):
-    "Arrays or tensors, parts of nested ones included, as tensors on a device"
+    "Arrays, parts of nested ones included, as tensors on a device; on the CPU in the same memory"
     if isinstance(tree, dict):
         return Batch({name: to_tensors(part, device) for name, part in tree.items()})
-    return torch.as_tensor(tree, device=device)
+    return torch.from_numpy(tree).to(device)
 
 # %% ../../nbs/6_training/60_actor.ipynb #1cf9e2c5
 class Actor:
@@ -45,12 +45,12 @@ class Actor:
         self.noise = NoiseStream(rng, device)
         self.device = torch.device(device)
         self.carry = None
-        self.quick = self.evaluated()
+        self.look()
         self.adopt(algo)
 
-    def evaluated(self):
-        "The networks as they are evaluated when acting: by numpy, where they lie on the CPU"
-        return in_numpy(self.nets) if self.device.type == "cpu" else self.nets
+    def look(self):
+        "Find out how the networks are evaluated when acting: by numpy, where they lie on the CPU"
+        self.quick = in_numpy(self.nets) if self.device.type == "cpu" else self.nets
 
     def adopt(self, algo):
         "Act by these settings from now on"
@@ -79,7 +79,7 @@ class Actor:
 
     def __setstate__(self, state):
         vars(self).update(state)
-        self.quick = self.evaluated()
+        self.look()
 
     def state(self):
         return dict(nets=self.nets.state_dict(), carry=self.carry)

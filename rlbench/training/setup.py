@@ -83,7 +83,7 @@ def envs_for(config):
 # %% ../../nbs/6_training/63_setup.ipynb #c6af1bf7
 def memories_for(cast, memory):
     "{behaviour: memory that is given}"
-    given = memory or {}
+    given = {} if memory is None else memory
     if not isinstance(given, dict):
         if len(cast) > 1:
             raise ConfigError(f"memory: whose is it? Give {{behaviour: memory}}, of {', '.join(cast)}")
