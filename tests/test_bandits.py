@@ -15,7 +15,7 @@ from rlbench.core.batch import Batch
 from rlbench.core.config import ConfigError
 from rlbench.core.state import same
 from rlbench.envs.env import make
-from rlbench.envs.problems import Bandit as Machines
+from rlbench.envs.problems import BanditHall
 from rlbench.envs.tabular import model_of, solve
 from rlbench.policies.distributions import SpaceProblem
 from rlbench.policies.exploration import ucb
@@ -220,8 +220,8 @@ def test_what_is_refused():
 # ---- the environment ---------------------------------------------------------------------------------------------------
 
 def test_a_hall_is_the_same_for_all_who_ask():
-    one, other = Machines(machines=4, hall=3), Machines(machines=4, hall=3)
-    assert (one.means == other.means).all() and not (one.means == Machines(machines=4, hall=4).means).all()
+    one, other = BanditHall(machines=4, hall=3), BanditHall(machines=4, hall=3)
+    assert (one.means == other.means).all() and not (one.means == BanditHall(machines=4, hall=4).means).all()
     vector = make("rlbench/Bandit-v0", num_envs=4, machines=4, hall=3)
     assert (vector.env.means == one.means).all() and (vector.single.unwrapped.means == one.means).all()
 
@@ -239,7 +239,7 @@ def test_many_pulls_pay_the_mean():
         for a in (0, 1):
             paid = np.concatenate([env.step(np.full(500, a)).rew for _ in range(20)])
             assert paid.mean() == pytest.approx(arms[a], abs=4 * deviation / 100)
-        single = Machines(arms=arms, payout=payout)
+        single = BanditHall(arms=arms, payout=payout)
         single.reset(seed=0)
         assert np.mean([single.step(1)[1] for _ in range(2500)]) == pytest.approx(arms[1], abs=4 * deviation / 50)
 
@@ -264,7 +264,7 @@ def test_drift_is_a_walk_that_begins_anew():
     assert env.env.now.std() == pytest.approx(.5, rel=.1) and (env.env.means == 0).all()
     env.reset(1)
     assert (env.env.now == 0).all()
-    one = Machines(drift=.1, spread=0.)
+    one = BanditHall(drift=.1, spread=0.)
     one.reset(seed=0)
     for _ in range(25):
         one.step(0)
@@ -274,7 +274,7 @@ def test_drift_is_a_walk_that_begins_anew():
 @pytest.mark.parametrize("bad, message", [(dict(arms=0), "at least one"), (dict(arms=[]), "at least one"), (dict(machines=0), "at least one"),
                                           (dict(payout="wins"), "normal, win"), (dict(arms=[-.1, 1.], payout="win"), "chances"), (dict(payout="win", drift=.1), "do not drift")])
 def test_bandits_that_cannot_be(bad, message):
-    with pytest.raises(ValueError, match=message): Machines(**bad)
+    with pytest.raises(ValueError, match=message): BanditHall(**bad)
 
 
 @pytest.mark.parametrize("runs", [1, 6])

@@ -18,7 +18,8 @@ from rlbench.envs.tabular import GridWorld
 from rlbench.lab import player as players
 from rlbench.lab.components import as_page, press
 from rlbench.lab.drawing import short
-from rlbench.lab.player import DRIVERS, Closed, Player
+from rlbench.lab.owner import Closed
+from rlbench.lab.player import DRIVERS, Player
 from rlbench.lab.workbench import VIEWS, Workbench
 from rlbench.policies.distributions import SpaceProblem
 from rlbench.training.trainer import Trainer
@@ -59,9 +60,20 @@ def events_of(driver, seed):
     trainer, seen = Trainer("CartPole-v1", "ppo", **SMALL | dict(seed=seed)), []
     trainer.watchers.append(lambda trainer, event: seen.append((event.kind, event.marks, trainer.steps)))
     player = Player(trainer, driver)
-    for order in (lambda: player.step("event"), lambda: player.step("step", 3), lambda: player.step("update", 2), lambda: player.step("iteration"),
-                  lambda: player.switch(learning=False), lambda: player.step("step", 40), lambda: player.switch(learning=True), lambda: player.set("lr", .01),
-                  lambda: player.step("episode", 2), lambda: player.until(lambda event: event.kind == "process")):
+    processed = lambda event: event.kind == "process"
+    orders = [
+        lambda: player.step("event"),
+        lambda: player.step("step", 3),
+        lambda: player.step("update", 2),
+        lambda: player.step("iteration"),
+        lambda: player.switch(learning=False),
+        lambda: player.step("step", 40),
+        lambda: player.switch(learning=True),
+        lambda: player.set("lr", .01),
+        lambda: player.step("episode", 2),
+        lambda: player.until(processed),
+    ]
+    for order in orders:
         order()
         assert player.wait(30)
     player.close()
@@ -101,6 +113,7 @@ def test_nothing_moves_after_a_pause(driver):
     player.play()
     if driver == "thread": eventually(lambda: player.count > 200)
     else: player.tick(.3)
+
     player.pause().result(20)
     assert player.wait(20) and player.state == "paused"
     before = player.look(lambda trainer: trainer.snapshot()).result(20)
@@ -125,7 +138,9 @@ def test_callbacks_from_two_threads_are_all_heard():
         for value in values:
             player.set("lr", value)
             player.switch(learning=value > .5)
-            player.step("event"), player.play(), player.pause()
+            player.step("event")
+            player.play()
+            player.pause()
     hands = [threading.Thread(target=hammer, args=(np.linspace(a, .9, 100),)) for a in (.1, .2)]
     for hand in hands: hand.start()
     for hand in hands: hand.join()
@@ -163,7 +178,8 @@ def test_a_closed_player_says_so_and_breaks_its_promises():
     player = Player(Trainer("CartPole-v1", "ppo", **SMALL), "thread")
     promise = player.play()
     player.close()
-    with pytest.raises(Closed, match="run its cell again"): player.step()
+    with pytest.raises(Closed, match="run its cell again"):
+        player.step()
     assert isinstance(promise.exception(5), Closed) and not player.worker.is_alive()
 
 
@@ -183,7 +199,8 @@ def test_a_cell_that_runs_again_closes_what_it_made(monkeypatch, bench):
     monkeypatch.setattr("rlbench.lab.workbench.this_cell", lambda: tuple(cell))
     one = bench(driver="thread")
     two = bench(driver="thread")                    # another one in the same cell
-    one.play(), two.play()
+    one.play()
+    two.play()
     cell[1] = "run 2"
     three = bench(driver="thread")
     assert not one.player.worker.is_alive() and not two.player.worker.is_alive() and three.player.worker.is_alive()
@@ -197,8 +214,10 @@ def test_learning_without_collecting_and_collecting_without_learning(bench):
     wb.switch(collecting=False, learning=True)
     steps = wb.trainer.steps
     wb.play().wait(20)
-    assert (wb.player.state, wb.trainer.steps) == ("done", steps) and wb.trainer.updates == 4    # what was owed, and no more
-    with pytest.raises(ValueError, match="no step will come while collecting is switched off"): wb.step("step")
+    assert (wb.player.state, wb.trainer.steps) == ("done", steps)
+    assert wb.trainer.updates == 4                  # what was owed, and no more
+    with pytest.raises(ValueError, match="no step will come while collecting is switched off"):
+        wb.step("step")
     assert wb.controls.switches[0].value is False
 
 
@@ -440,15 +459,22 @@ def test_the_page_asks_nobody_else():
 def test_at_most_ten_pictures_a_second(bench):
     wb = bench(driver="thread")
     times = {card.view.name: [] for card in wb.screen.cards}
+
     for card in wb.screen.cards:
         def counted(trainer, moving, draw=card.view.draw, seen=times[card.view.name]):
             seen.append((time.perf_counter(), moving))
             draw(trainer, moving)
         card.view.draw = counted
+
+    def moved_twice(seen):
+        return sum(moving for _, moving in seen) > 1
+
     wb.play()
-    eventually(lambda: all(sum(moving for _, moving in seen) > 1 for seen in times.values()))
+    eventually(lambda: all(map(moved_twice, times.values())))
     wb.pause()
-    for name, seen in times.items(): assert (np.diff([at for at, moving in seen if moving]) > .099).all(), name
+    for name, seen in times.items():
+        moments = [at for at, moving in seen if moving]
+        assert (np.diff(moments) > .099).all(), name
     assert {seen[-1][1] for seen in times.values()} == {False}     # and one good one at rest
 
 

@@ -5,12 +5,12 @@ import pytest
 
 from rlbench.core.state import same
 from rlbench.envs.env import check_env, make
-from rlbench.envs.mazes import BOTH, DYNA, LEFT, RIGHT, STAR, Maze, MazeVec
+from rlbench.envs.mazes import DYNA, OPEN_BOTH, OPEN_LEFT, OPEN_RIGHT, STAR, Maze, MazeVec
 from rlbench.envs.tabular import GridWorld, evaluate_policy, model_of, solve, tabulate
 from rlbench.training.trainer import Trainer, load
 
 IDS = ["rlbench/DynaMaze-v0", "rlbench/BlockingMaze-v0", "rlbench/ShortcutMaze-v0", "rlbench/BairdStar-v0"]
-SOON = dict(rows=RIGHT, later=LEFT, change=70)  # the blocking maze, early enough for a test
+SOON = dict(rows=OPEN_RIGHT, later=OPEN_LEFT, change=70)  # the blocking maze, early enough for a test
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -19,7 +19,7 @@ def test_gymnasiums_rules_and_being_put_back(id):
     assert table[0][1].startswith("yes") and table[2][1] == "yes"
 
 
-@pytest.mark.parametrize("rows,length", [(DYNA, 14), (RIGHT, 10), (LEFT, 16), (BOTH, 10)])
+@pytest.mark.parametrize("rows,length", [(DYNA, 14), (OPEN_RIGHT, 10), (OPEN_LEFT, 16), (OPEN_BOTH, 10)])
 def test_the_shortest_ways_are_the_books(rows, length):
     model = model_of(Maze(rows))
     assert solve(model, .95)[0] @ model.start == pytest.approx(.95**(length - 1))
@@ -33,9 +33,14 @@ def test_a_maze_that_does_not_change_is_a_grid_world():
     assert model_of(make("rlbench/BlockingMaze-v0", 1).single) is None
 
 
-@pytest.mark.parametrize("settings", [dict(rows=DYNA), SOON, dict(rows=LEFT, later=BOTH, change=40)])
+SHORTCUTS = [dict(rows=OPEN_LEFT, later=OPEN_BOTH, change=change) for change in (0, 40)]
+
+
+@pytest.mark.parametrize("settings", [dict(rows=DYNA), SOON, *SHORTCUTS])
 def test_the_vector_form_is_the_single_form(settings):
-    one, vec, rng = Maze(**settings), MazeVec(1, **settings), np.random.default_rng(0)
+    one = Maze(**settings)
+    vec = MazeVec(1, **settings)
+    rng = np.random.default_rng(0)
     assert one.reset(seed=0)[0] == vec.reset(seed=0)[0][0]
     ends = 0
     for _ in range(6000):
@@ -45,21 +50,24 @@ def test_the_vector_form_is_the_single_form(settings):
         assert (obs, rew, term) == (many[0][0], many[1][0], many[2][0])
         if term:
             ends += 1
-            assert one.reset()[0] == vec.reset(options=dict(reset_mask=np.array([True])))[0][0]
+            again, _ = vec.reset(options=dict(reset_mask=np.array([True])))
+            assert one.reset()[0] == again[0]
     assert ends > 3
     assert one.lifetime == (vec.lifetime if "change" in settings else None)
 
 
 def test_copies_do_not_touch():
     vec = make("rlbench/DynaMaze-v0", 5, copies=5)
-    obs, size = vec.reset(0), 7 * 9
+    obs = vec.reset(0)
+    size = 7 * 9
     rng = np.random.default_rng(0)
     np.testing.assert_array_equal(obs // size, np.arange(5))
     alone = MazeVec(5, rows=DYNA)
     alone.reset(seed=0)
     for _ in range(500):
         act = rng.integers(4, size=5)
-        step, (seen, rew, term, *_) = vec.step(act), alone.step(act)
+        step = vec.step(act)
+        seen, rew, term, *_ = alone.step(act)
         np.testing.assert_array_equal(step.next_obs - size * np.arange(5), seen)
         np.testing.assert_array_equal(step.rew, rew)
         if term.any():
@@ -75,20 +83,41 @@ def test_a_time_limit_cuts_each_maze_on_its_own():
 
 
 def test_who_stands_where_the_wall_comes_down_walks_out():
-    for native in (Maze("S.G", later="S#G", change=1), MazeVec(1, rows="S.G", later="S#G", change=1)):
-        native.reset(seed=0)
-        act = (lambda a: np.array([a])) if isinstance(native, MazeVec) else int
-        assert np.asarray(native.step(act(1))[0]).item() == 1
-        assert np.asarray(native.step(act(3))[0]).item() == 0
-        assert np.asarray(native.step(act(1))[0]).item() == 0
+    door = dict(rows="S.G", later="S#G", change=1)
+    right, left = 1, 3
+    for maze, action in ((Maze(**door), int), (MazeVec(1, **door), lambda act: np.array([act]))):
+        maze.reset(seed=0)
+        assert np.asarray(maze.step(action(right))[0]).item() == 1
+        assert np.asarray(maze.step(action(left))[0]).item() == 0
+        assert np.asarray(maze.step(action(right))[0]).item() == 0
+
+
+def test_falling_off_a_cliff_to_one_of_several_starts_is_chance():
+    cliff = "SCG"
+    assert MazeVec(2, rows=cliff).reset(seed=0)[0].tolist() == [0, 0]
+    with pytest.raises(ValueError, match="more than one thing may follow action 1 in state 0"):
+        MazeVec(2, rows=cliff, copies=2)
+
+
+@pytest.mark.parametrize("wrong,told", [
+    (dict(later=OPEN_LEFT), "got only a map for later; the map and the step of the change go together"),
+    (dict(change=5), "got only change=5"),
+    (dict(later="S.G", change=5), "must have the same size and starts; got sizes .*6, 9.*1, 3"),
+    (dict(later=OPEN_LEFT.replace("S.", ".S"), change=5), r"starts in cells \(\[48\], \[49\]\)")])
+def test_layouts_that_do_not_belong_together(wrong, told):
+    with pytest.raises(ValueError, match=told):
+        Maze(OPEN_RIGHT, **wrong)
 
 
 def test_a_picture_of_a_cell_shows_a_layout_where_one_can_stand():
-    maze = Maze(RIGHT, later=LEFT, change=1000, render_mode="rgb_array")
+    maze = Maze(OPEN_RIGHT, later=OPEN_LEFT, change=1000, render_mode="rgb_array")
     maze.reset(seed=0)
     at_first = maze.render()
     maze.place(27)  # row 3, column 0: a wall at first
-    assert maze.rows[3][0] == "." and maze.render().shape == at_first.shape
+    assert maze.rows[3][0] == "."
+    assert maze.render().shape == at_first.shape
+    with pytest.raises(ValueError, match="no state 54"):
+        maze.place(54)
     maze.reset(seed=0)
     np.testing.assert_array_equal(maze.render(), at_first)
     vec = make("rlbench/BlockingMaze-v0", 2, copies=2)
@@ -117,20 +146,24 @@ def test_a_run_continues_on_the_other_side_of_the_change(tmp_path, num_envs, nat
 
 
 def test_the_star_under_the_books_behaviour():
-    star, rng = gym.make("rlbench/BairdStar-v0").unwrapped, np.random.default_rng(0)
+    star = gym.make("rlbench/BairdStar-v0").unwrapped
     star.reset(seed=0)
-    count, steps = np.zeros(7), 7000
+    rng = np.random.default_rng(0)
+    count = np.zeros(7)
+    steps = 7000
     for _ in range(steps):
         obs, rew, term, trunc, _ = star.step(int(rng.random() < 1 / 7))
         assert rew == 0 and not term and not trunc
         count[np.abs(STAR - obs).sum(1).argmin()] += 1
-    assert abs(count / steps - 1 / 7).max() < 5 * np.sqrt(1 / 7 * 6 / 7 / steps)  # draws are independent here
+    off = abs(count / steps - 1 / 7).max()
+    assert off < 5 * np.sqrt(1 / 7 * 6 / 7 / steps)  # draws are independent here
     assert np.linalg.matrix_rank(STAR) == 7  # so the true values can be represented
 
 
 def test_always_solid_is_worth_nothing_and_stays_below():
-    P = {s: {0: [(1 / 6, to, 0., False) for to in range(6)], 1: [(1., 6, 0., False)]} for s in range(7)}
-    model = tabulate(P, np.full(7, 1 / 7))
+    dashed = [(1 / 6, to, 0., False) for to in range(6)]
+    solid = [(1., 6, 0., False)]
+    model = tabulate({s: {0: dashed, 1: solid} for s in range(7)}, np.full(7, 1 / 7))
     assert (evaluate_policy(model, np.eye(2)[[1] * 7], .99) == 0).all()
     star = gym.make("rlbench/BairdStar-v0").unwrapped
     star.reset(seed=0)

@@ -1,5 +1,6 @@
 """Every observation has an encoder; networks are their generator's; heads against separate networks; a chunk equals its steps."""
 import copy
+import pickle
 
 import gymnasium as gym
 import numpy as np
@@ -7,11 +8,12 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlbench.algos.algorithm import Spec
 from rlbench.core.batch import Batch, each
 from rlbench.policies.distributions import Beta, Product, SpaceProblem, SquashedGaussian, parts_of
-from rlbench.policies.heads import Critics, Heads, NoisyLinear, QNet, expected, midpoints, redraw
+from rlbench.policies.heads import Critics, Heads, NoisyLinear, QNet, Stream, expected, midpoints, redraw
 from rlbench.policies.networks import MLP, MOST, Actor, Table, Trunk, blank, cells, check_finite, encoder, row_of
 from rlbench.policies.recurrent import CELLS, MemoryNet, Recurrent, unroll
 from rlbench.training.learner import flatten
@@ -203,6 +205,12 @@ def test_what_no_table_holds_is_refused_by_name():
 
 # ---- heads
 
+def noise_for(net, rows, seed=0):
+    "Standard normal numbers, a row for each observation"
+    rng = np.random.default_rng(seed)
+    return torch.from_numpy(rng.standard_normal((rows, sum(net.noise_sizes)), np.float32))
+
+
 @pytest.mark.parametrize("dueling", [False, True])
 @pytest.mark.parametrize("parts", [None, 7])
 @pytest.mark.parametrize("sigma", [None, .5])
@@ -211,21 +219,31 @@ def test_all_options_of_the_value_network_compose(dueling, parts, sigma):
     obs, shape = observations(BOX, 5), (5, 3) if parts is None else (5, 3, parts)
     assert net(obs).shape == shape
     if dueling:
-        x = net.trunk(obs)
-        for i, layer in enumerate(net.streams["val"]): x = layer(x.relu() if i else x)
-        assert torch.allclose(net(obs).mean(1), x.reshape(net(obs).mean(1).shape) if parts else x[:, 0], atol=1e-6)
+        val = net.streams["val"](net.trunk(obs))
+        mean = net(obs).mean(1)
+        assert torch.allclose(mean, val if parts else val[:, 0], atol=1e-6)
     if sigma:
-        noise = torch.from_numpy(np.random.default_rng(0).standard_normal((5, sum(net.noise_sizes)), np.float32))
+        noise = noise_for(net, 5)
         rows = torch.cat([net(obs[i:i + 1], noise[i]) for i in range(5)])
         assert torch.allclose(net(obs, noise), rows, atol=1e-5)             # every row under its own noise
-    else: assert net.noise_sizes == []
+    else:
+        assert sum(net.noise_sizes) == 0
+        assert torch.equal(net(obs, noise_for(net, 5)), net(obs))
     net(obs).square().sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in net.parameters())
 
 
+def test_a_stream_is_its_layers_one_after_the_other():
+    stream, x = Stream((4, 8, 3), generator(), "tanh", sigma=.5), observations(BOX, 5)
+    noise = noise_for(stream, 5)
+    first, last = stream.layers
+    by_hand = last(first(x, noise[:, :12]).tanh(), noise[:, 12:])
+    assert stream.noise_sizes == [12, 11] and torch.equal(stream(x, noise), by_hand)
+
+
 def test_a_noisy_layer_has_the_deviation_it_says():
-    layer, x, rng = NoisyLinear(20, 3, generator(), sigma=.5), torch.ones(1, 20), np.random.default_rng(0)
-    noise = torch.from_numpy(rng.standard_normal((20_000, 23), np.float32))
+    layer, x = NoisyLinear(20, 3, generator(), sigma=.5), torch.ones(1, 20)
+    noise = torch.from_numpy(np.random.default_rng(0).standard_normal((20_000, 23), np.float32))
     out = layer(x.expand(20_000, 20), noise)
     # Var y = sigma^2 / p * E|e| * sum_i (E|e_i| + its covariances, which vanish) + the same for the bias
     mean_abs = (2 / np.pi)**.5
@@ -258,13 +276,15 @@ def test_means_of_distributions():
 @pytest.mark.parametrize("action_space", [BOX, spaces.Discrete(3), spaces.Dict(go=spaces.Discrete(3), steer=BOX)])
 @pytest.mark.parametrize("heads", [1, 2, 5])
 def test_critics_are_separate_networks_computed_at_once(heads, action_space):
-    net, obs, act = Critics(BOX, action_space, (16, 8), generator(), heads=heads), observations(BOX, 6), observations(action_space, 6)
+    net = Critics(BOX, action_space, (16, 8), generator(), heads=heads)
+    obs, act = observations(BOX, 6), observations(action_space, 6)
     out = net(obs, act)
     assert out.shape == (6, heads)
     x = torch.cat([net.encode(obs), net.encode_act(act)], -1)
     for k in range(heads):
         one = x
-        for i, (w, b) in enumerate(zip(net.weights, net.biases)): one = nn.functional.linear(one.relu() if i else one, w[k], b[k, 0])
+        for i, (w, b) in enumerate(zip(net.weights, net.biases)):
+            one = nn.functional.linear(one.relu() if i else one, w[k], b[k, 0])
         assert torch.allclose(out[:, k], one[:, 0], atol=1e-5)
     out[:, 0].sum().backward()
     assert all(p.grad[1:].abs().sum() == 0 for p in net.parameters())       # a head's loss moves no other head
@@ -282,67 +302,113 @@ def test_heads_share_a_trunk_or_not():
         assert not any(moved) and (not shared or net.trunk.layers[0].weight.grad.abs().sum() > 0)
 
 
+HEADS = {
+    "plain": lambda: QNet(BOX, (16, 8), 3, generator()),
+    "rainbow": lambda: QNet(BOX, (16, 8), 3, generator(), parts=7, dueling=True, sigma=.5),
+    "critics": lambda: Critics(BOX, BOX, (16, 8), generator(), heads=3),
+    "shared": lambda: Heads(BOX, (8,), dict(val=(1, 1.)), generator(), shared=True),
+    "apart": lambda: Heads(BOX, (8,), dict(val=(1, 1.)), generator(), shared=False),
+}
+
+
+def said(net, obs):
+    "What a network of HEADS says, as a tensor"
+    out = net(obs, obs) if isinstance(net, Critics) else net(obs)
+    return out.val if isinstance(net, Heads) else out
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_go_to_another_process(name):
+    net, obs = HEADS[name](), observations(BOX, 40)
+    redraw(net, np.random.default_rng(0))
+    assert torch.equal(said(pickle.loads(pickle.dumps(net)), obs), said(net, obs))
+
+
+@pytest.mark.parametrize("name", ["plain", "rainbow", "critics", "shared"])
+def test_heads_make_nothing_on_another_device(name):
+    "The meta device has shapes and no numbers, and refuses to be mixed with ordinary tensors"
+    net = HEADS[name]().to("meta")
+    redraw(net, np.random.default_rng(0))
+    assert said(net, observations(BOX, 5).to("meta")).device.type == "meta"
+
+
+def test_distributions_are_made_where_they_are_wanted():
+    assert midpoints(5, device="meta").device.type == "meta"
+    assert expected(torch.empty(2, 3, 5, device="meta"), torch.empty(5, device="meta")).device.type == "meta"
+
+
 # ---- memory
 
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(CELLS)), st.integers(1, 12), st.integers(1, 4), st.floats(0, 1), st.integers(0, 10**6))
 def test_a_chunk_equals_its_steps_however_it_is_cut(kind, steps, rows, p, seed):
     rng = generator(seed)
-    net, x, first = Recurrent(3, 5, rng, kind), torch.randn(steps, rows, 3, generator=rng), torch.rand(steps, rows, generator=rng) < p
-    start = torch.randn(rows, net.states * 5, generator=rng)
+    net = Recurrent(3, 5, rng, kind)
+    x = torch.randn(steps, rows, 3, generator=rng)
+    first = torch.rand(steps, rows, generator=rng) < p
+    start = torch.randn(rows, net.carry_size, generator=rng)
 
-    def cell(x, carry):
-        out, carry = net.run(x[None], carry)
-        return out[0], carry
     whole, last = net(x, start, first)
-    stepped, after = unroll(cell, x, start, first)
-    assert torch.allclose(whole, stepped, atol=1e-6) and torch.allclose(last, after, atol=1e-6)
+    stepped, after = unroll(net.step, x, start, first)
+    assert torch.allclose(whole, stepped, atol=1e-6)
+    assert torch.allclose(last, after, atol=1e-6)
+
     half = steps // 2
     if half:
         one, carry = net(x[:half], start, first[:half])
         two, carry = net(x[half:], carry, first[half:])
-        assert torch.allclose(torch.cat([one, two]), whole, atol=1e-6) and torch.allclose(carry, last, atol=1e-6)
-    for b in range(rows):                                                   # rows do not see one another
+        assert torch.allclose(torch.cat([one, two]), whole, atol=1e-6)
+        assert torch.allclose(carry, last, atol=1e-6)
+    for b in range(rows):   # rows do not see one another
         alone, _ = net(x[:, b:b + 1], start[b:b + 1], first[:, b:b + 1])
         assert torch.allclose(alone[:, 0], whole[:, b], atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_nothing_passes_a_reset_neither_numbers_nor_gradients(kind):
-    net, x = Recurrent(3, 5, generator(), kind), torch.randn(6, 2, 3, generator=generator(1), requires_grad=True)
+    net = Recurrent(3, 5, generator(), kind)
+    x = torch.randn(6, 2, 3, generator=generator(1), requires_grad=True)
     first = torch.zeros(6, 2, dtype=torch.bool)
     first[4, 0] = True
-    start = torch.full((2, net.states * 5), torch.nan)
+    start = torch.full((2, net.carry_size), torch.nan)
     start[1] = 0
-    out, _ = net(x, start, first | (torch.arange(6) == 0)[:, None])         # a carry that is no number is forgotten, too
+    at_once = (torch.arange(6) == 0)[:, None]
+    out, _ = net(x, start, first | at_once)     # a carry that is no number is forgotten, too
     assert torch.isfinite(out).all()
+
     out, _ = net(x, net.initial(2), first)
     grad, = torch.autograd.grad(out[5].sum(), x)
-    assert (grad[:4, 0] == 0).all() and (grad[4:, 0] != 0).any() and (grad[:4, 1] != 0).any()
+    assert (grad[:4, 0] == 0).all()
+    assert (grad[4:, 0] != 0).any()
+    assert (grad[:4, 1] != 0).any()
 
 
 @pytest.mark.parametrize("kind", CELLS)
 @pytest.mark.parametrize("space", [BOX, spaces.Dict(a=BOX, b=spaces.Tuple([spaces.Discrete(3)]))])
 def test_acting_step_by_step_is_learning_on_the_chunk(kind, space):
-    net, flat = MemoryNet(space, (8,), 6, dict(logits=(3, 1.), val=(1, 1.)), generator(), kind), observations(space, 20)
-    obs = each(lambda x: x.unflatten(0, (5, 4)), flat)
+    net = MemoryNet(space, (8,), 6, dict(logits=(3, 1.), val=(1, 1.)), generator(), kind)
+    obs = each(lambda x: x.unflatten(0, (5, 4)), observations(space, 20))
     first = torch.rand(5, 4, generator=generator(2)) < .3
     chunk, last = net(obs, net.initial(4), first)
     carry = net.initial(4)
     for t in range(5):
         out, carry = net.act(each(lambda x: x[t], obs), carry, first[t])
-        for name in out: assert torch.allclose(out[name], chunk[name][t], atol=1e-6)
+        for name in out:
+            assert torch.allclose(out[name], chunk[name][t], atol=1e-6)
     assert torch.allclose(carry, last, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_recurrent_networks_follow_a_flattened_vector_and_a_saved_state(kind):
     "The learner keeps all weights as one vector; torch's GRU must read from there"
-    net, x, first = Recurrent(3, 5, generator(), kind), torch.randn(4, 2, 3), torch.zeros(4, 2, dtype=torch.bool)
+    net = Recurrent(3, 5, generator(), kind)
+    x = torch.randn(4, 2, 3, generator=generator(1))
+    first = torch.zeros(4, 2, dtype=torch.bool)
     before = net(x, net.initial(2), first)[0]
     vector = flatten(net)
     assert torch.allclose(net(x, net.initial(2), first)[0], before, atol=1e-6)
-    with torch.no_grad(): vector.mul_(.5)
+    with torch.no_grad():
+        vector.mul_(.5)
     after = net(x, net.initial(2), first)[0]
     assert not torch.allclose(after, before)
     after.sum().backward()
@@ -350,3 +416,59 @@ def test_recurrent_networks_follow_a_flattened_vector_and_a_saved_state(kind):
     for twin in (copy.deepcopy(net), Recurrent(3, 5, generator(7), kind)):
         twin.load_state_dict(net.state_dict())
         assert torch.equal(twin(x, net.initial(2), first)[0], after)
+
+
+class Elsewhere(TorchDispatchMode):
+    "Refuses to make tensors that are not on the meta device"
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **kwargs or {})
+        for one in out if isinstance(out, (tuple, list)) else [out]:
+            assert not isinstance(one, torch.Tensor) or one.is_meta, f"{func} gives a tensor on {one.device}"
+        return out
+
+
+def test_making_a_tensor_elsewhere_would_be_found():
+    with Elsewhere(), pytest.raises(AssertionError, match="on cpu"):
+        torch.zeros(3)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_memory_makes_its_tensors_where_its_weights_are(kind):
+    net = MemoryNet(BOX, (8,), 6, dict(val=(1, 1.)), generator(), kind).to("meta")
+    first = torch.zeros(4, dtype=torch.bool, device="meta")
+    with Elsewhere():
+        carry = net.initial(4)
+        out, after = net.act(torch.zeros(4, 4, device="meta"), carry, first)
+        run, last = net.memory.run(torch.zeros(5, 4, 8, device="meta"), carry)
+    assert carry.device == out.val.device == after.device == run.device == last.device == first.device
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_chunk_is_learned_where_its_tensors_are(kind):
+    "Whatever is made without saying where would land on the default device, and could not be mixed with the rest"
+    net = MemoryNet(BOX, (8,), 6, dict(val=(1, 1.)), generator(), kind)
+    obs = torch.randn(5, 3, 4, generator=generator(1))
+    first = torch.rand(5, 3, generator=generator(2)) < .3
+    here, carry = net(obs, net.initial(3), first)
+    with torch.device("meta"):
+        there, after = net(obs, net.initial(3), first)
+    assert torch.equal(here.val, there.val)
+    assert torch.equal(carry, after)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_network_with_a_memory_pickles(kind):
+    net = MemoryNet(BOX, (8,), 6, dict(val=(1, 1.)), generator(), kind)
+    obs = torch.randn(5, 3, 4, generator=generator(1))
+    first = torch.rand(5, 3, generator=generator(2)) < .3
+    twin = pickle.loads(pickle.dumps(net))
+    assert torch.equal(twin(obs, twin.initial(3), first)[0].val, net(obs, net.initial(3), first)[0].val)
+
+
+def test_the_carry_has_the_weights_kind_of_number():
+    assert Recurrent(3, 5, generator(), "lstm").double().initial(2).dtype == torch.float64
+
+
+def test_an_unknown_kind_of_memory_is_refused():
+    with pytest.raises(ValueError, match="Recurrent: kind 'rnn'; expected one of gru, lstm"):
+        Recurrent(3, 5, generator(), "rnn")

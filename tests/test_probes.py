@@ -1,28 +1,44 @@
-"""Every algorithm on tasks of a state or two whose values are known: each probe fails for one kind of mistake. Picked up from the registry."""
+"""Every algorithm on tasks of a state or two whose values are known: each probe fails for one kind of mistake.
+
+Algorithms are picked up from the registry.
+"""
 import numpy as np
 import pytest
 import torch
 
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.config import fields_of
+from rlbench.envs.env import EnvList
 from rlbench.envs.probes import PROBES
 from rlbench.policies.distributions import SpaceProblem
 from rlbench.training.trainer import Trainer
 
 GAMMA = .9
-FAST = dict(gamma=GAMMA, lr=.01, hidden=(32,), start=64, target_every=20, train_every=2, batch=32, capacity=2000, horizon=32, minibatches=2, epochs=4, normalise_adv=True,
-            max_grad_norm=10., eps=.5, lam=.9)
+FAST = dict(gamma=GAMMA, lr=.01, hidden=(32,), start=64, target_every=20, train_every=2, batch=32, capacity=2000,
+            horizon=32, minibatches=2, epochs=4, normalise_adv=True, max_grad_norm=10., eps=.5, lam=.9)
 TABLE, NETWORK = 1500, 8_000                                               # steps that are enough
 STEPS = dict(dqn=3000)
 OWN = dict(qlearning=dict(lr=.2), recurrent_ppo=dict(lr=.003), linear_td=dict(alpha=.2))
 
 
+def has_network(algo):
+    return "hidden" in algorithms()[algo].__dataclass_fields__
+
+
+def forms_of(name, algo):
+    "Settings of the probe in which the algorithm may learn it, the likeliest first"
+    if PROBES[name]["actions"] == "continuous":
+        return [{}]
+    plain, tabular = {}, dict(tabular=True)
+    return [plain, tabular] if has_network(algo) else [tabular, plain]
+
+
 def trainer_for(name, algo):
-    "A trainer that suits the algorithm, in the tabular or continuous form of the probe where it needs one; None where there is no such form"
-    cls = algorithms()[algo]
-    settings = {k: v for k, v in (FAST | OWN.get(algo, {})).items() if k in cls.__dataclass_fields__}
-    forms = ({}, dict(tabular=True)) if "hidden" in cls.__dataclass_fields__ else (dict(tabular=True), {})
-    for form in forms if PROBES[name]["actions"] != "continuous" else ({},):
+    "A trainer in the first form of the probe that suits the algorithm; None where no form does"
+    known = algorithms()[algo].__dataclass_fields__
+    wanted = FAST | OWN.get(algo, {})
+    settings = {setting: value for setting, value in wanted.items() if setting in known}
+    for form in forms_of(name, algo):
         try:
             return Trainer(PROBES[name]["id"], algo, seed=1, env_settings=form, **settings)
         except SpaceProblem:
@@ -30,39 +46,57 @@ def trainer_for(name, algo):
     return None
 
 
-def looks_ahead(cls): "Bandits know no later"; return next(setting.high for setting in fields_of(cls) if setting.name == "gamma") >= GAMMA
-def decides(name): return PROBES[name]["best"] is not None
+def looks_ahead(cls):
+    "Bandits know no later: their discount cannot be this high"
+    [gamma] = [setting for setting in fields_of(cls) if setting.name == "gamma"]
+    return gamma.high >= GAMMA
+
+
+def decides(name):
+    return PROBES[name]["best"] is not None
+
+
+def suits(name, algo):
+    "Can the algorithm learn the probe? Where there is something to decide it must be one that decides"
+    can_decide = algorithms()[algo].control or not decides(name)
+    return can_decide and trainer_for(name, algo) is not None
 
 
 ALGOS = [name for name, cls in algorithms().items() if looks_ahead(cls) and not cls.exact]
-CASES = [(name, algo) for name in PROBES for algo in ALGOS if trainer_for(name, algo) and (algorithms()[algo].control or not decides(name))]
+CASES = [(name, algo) for name in PROBES for algo in ALGOS if suits(name, algo)]
 
 
 @pytest.mark.parametrize("name,algo", CASES)
 def test_probe(name, algo):
     trainer = trainer_for(name, algo)
-    trainer.run(steps=STEPS.get(algo, NETWORK if "hidden" in algorithms()[algo].__dataclass_fields__ else TABLE))
-    learner, raw = trainer.learner, trainer.env.single.unwrapped
+    trainer.run(steps=STEPS.get(algo, NETWORK if has_network(algo) else TABLE))
+    learner = trainer.learner
+    raw = trainer.env.single.unwrapped
     with torch.no_grad():
         got = learner.now.values(learner.nets, torch.from_numpy(raw.seen))
-    if got is not None and PROBES[name]["actions"] != "continuous":         # (a spread-out policy is worth less than the best one)
+
+    # where actions are continuous a spread-out policy is worth less than the best one
+    if got is not None and PROBES[name]["actions"] != "continuous":
         want = raw.known_q(GAMMA) if got.ndim == 2 else raw.known_value(GAMMA)
         np.testing.assert_allclose(got.numpy(), want, atol=.15 * max(1., np.abs(want).max()))
     if raw.best is not None:
-        np.testing.assert_allclose(np.asarray(trainer.policy.act(raw.seen), float).reshape(-1), raw.best, atol=.3)
+        acts = np.asarray(trainer.policy.act(raw.seen), float)
+        np.testing.assert_allclose(acts.reshape(-1), raw.best, atol=.3)
 
 
 def test_all_probes_are_used():
-    assert {name for name, _ in CASES} == set(PROBES) and {algo for _, algo in CASES} == set(ALGOS)
+    assert {name for name, _ in CASES} == set(PROBES)
+    assert {algo for _, algo in CASES} == set(ALGOS)
 
 
 def test_the_probe_of_truncation_catches_a_merged_flag(monkeypatch):
     "The same run with a time limit taken for an end stays far from 1/(1-gamma): the probe can fail"
-    from rlbench.envs.env import EnvList
     right = EnvList.step
+
     def merged(self, act):
         step = right(self, act)
         return step._replace(term=step.term | step.trunc, trunc=np.zeros_like(step.trunc))
+
     monkeypatch.setattr(EnvList, "step", merged)
     trainer = trainer_for("Endless", "qlearning").run(steps=TABLE)
     assert trainer.learner.nets.q.q.max() < 7                               # where the right flags give 10

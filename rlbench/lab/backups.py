@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from ..algos.algorithm import Algorithm, Node
-from .drawing import BLUE, GREEN, VIRIDIS, Sheet, grid_image, short, stamp
+from .drawing import BLUE, GREEN, VIRIDIS, Sheet, draw_horizontal_bars, short, stamp
 from .views import View, action_names, countable, layout_of
+from .worlds import grid_image
 
 # %% ../../nbs/8_lab/831_backups.ipynb #b6b4a41f
 def tells(trainer, question):
@@ -174,7 +175,8 @@ class QueueView(View):
         if len(queue):
             first = queue[:self.most]
             words = [f"s {s}, {names[int(a)]}" for s, a in zip(first.obs, first.act)]
-            sheet.sideways((8, 6, 396, 230), first.priority.tolist(), words, float(first.priority.max()), GREEN)
+            most = float(first.priority.max())
+            draw_horizontal_bars(sheet, (8, 6, 396, 230), first.priority.tolist(), words, most, GREEN)
             self.said += f", the first with {short(float(first.priority[0]))}"
         else: sheet.text(200, 118, "nothing is waiting", "mm", 11)
         self.show(sheet.image, moving)

@@ -16,7 +16,8 @@ import torch
 
 from ..core.batch import NAMES, columns
 from .components import TransitionTable, styled
-from .drawing import BLUE, GREEN, ORANGE, Sheet, encode, short
+from .drawing import (BLUE, GREEN, ORANGE, Sheet, draw_histogram, draw_horizontal_bars, encode_image,
+                                 short)
 from .views import View, action_names, in_words
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #734e8db7
@@ -154,7 +155,7 @@ class TransitionView:
     def picture(self, trainer, frame, obs):
         picture = trainer.env.frame_of(obs)
         frame.layout.visibility = "hidden" if picture is None else "visible"
-        if picture is not None: frame.value = encode(np.ascontiguousarray(picture), moving=False)
+        if picture is not None: frame.value = encode_image(np.ascontiguousarray(picture), moving=False)
 
 def named(trainer, act):
     "An action by its number, and by its name where it has one"
@@ -185,7 +186,8 @@ class UpdateView(View):
         parts = [part for part in parts if part[1].size > 1] or parts
         for i, (name, values) in enumerate(parts[:6]):
             x, y, tall = 8 + i % 3 * 131, 4 + i // 3 * 98, 94 if len(parts) > 3 else 194
-            if values.size > 1: sheet.histogram((x, y, x + 120, y + tall), name, values, (BLUE, GREEN)[i // 3])
+            if values.size > 1:
+                draw_histogram(sheet, (x, y, x + 120, y + tall), name, values, (BLUE, GREEN)[i // 3])
             else:
                 sheet.text(x + 60, y + tall / 2 - 22, name, "mm", 11)
                 sheet.text(x + 60, y + tall / 2, short(float(values[0])), "mm", 20)
@@ -230,7 +232,7 @@ class GradientView(View):
             # falls slowly, so that one update can be compared with the next
             self.high = max([self.high * .98] + [norm for _, norm in norms])
             names, lengths = zip(*norms[:self.most])
-            sheet.sideways((8, 6, 396, 230), lengths, names, self.high, GREEN)
+            draw_horizontal_bars(sheet, (8, 6, 396, 230), lengths, names, self.high, GREEN)
             longest, whole = learner.now.max_grad_norm, np.sqrt(sum(norm**2 for _, norm in norms))
             cut = f", shortened to {longest:g} if longer" if longest else ""
             left = f", {len(norms) - self.most} more not shown" if len(norms) > self.most else ""

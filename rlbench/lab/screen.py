@@ -6,26 +6,51 @@
 __all__ = ['Card', 'Screen']
 
 # %% ../../nbs/8_lab/85_screen.ipynb #1b782830
-import html, traceback
+import html
+import traceback
 from time import perf_counter
 
 import ipywidgets as widgets
 
 from .components import styled
 from .drawing import compose
-from .player import Blank
+from .owner import Blank
+
+# %% ../../nbs/8_lab/85_screen.ipynb #d5a20004
+def title_html(view):
+    "The title of a view, with a mark that explains it"
+    tip = html.escape(view.help, quote=True)
+    mark = f"<span title='{tip}' aria-label='{tip}' role='img'>?</span>" if tip else ""
+    return f"<div class='rl-card-title'>{html.escape(view.title)}{mark}</div>"
+
+# %% ../../nbs/8_lab/85_screen.ipynb #d5a20006
+class Frame:
+    "A view on the page: title, picture, words"
+    def __init__(self, view):
+        self.view = view
+        self.title = widgets.HTML(title_html(view))
+        self.words = styled(widgets.HTML(""), "rl-text")
+        names = ["rl-card", f"rl-view-{view.name}"]
+        if view.wide: names.append("rl-wide")
+        self.widget = styled(widgets.VBox([self.title, view.widget, self.words]), *names)
+
+    def tell(self):
+        "The view's words, as they are now"
+        self.words.value = f"<span role='status'>{html.escape(self.view.text())}</span>"
+
+# %% ../../nbs/8_lab/85_screen.ipynb #d5a20009
+def failure_html(problem):
+    "What a card says instead of its words, when its view has failed"
+    said = f"this view failed and is switched off: {problem!r}"
+    return f"<span class='rl-problem'>{html.escape(said)}</span>"
 
 # %% ../../nbs/8_lab/85_screen.ipynb #944cabca
-class Card:
-    "A view with its title and its words"
-    def __init__(self, view):
-        self.view, self.drawn_at, self.drawn, self.open, self.broken = view, 0., -1, True, ""
-        tip = html.escape(view.help, quote=True)
-        mark = f"<span title='{tip}' aria-label='{tip}' role='img'>?</span>" if tip else ""
-        self.title = widgets.HTML(f"<div class='rl-card-title'>{html.escape(view.title)}{mark}</div>")
-        self.words = styled(widgets.HTML(""), "rl-text")
-        names = ["rl-card", f"rl-view-{view.name}", *(["rl-wide"] if view.wide else [])]
-        self.widget = styled(widgets.VBox([self.title, view.widget, self.words]), *names)
+class Card(Frame):
+    "A view on the page, when it was drawn last, and what went wrong with it"
+    open = True         # on the page
+    broken = ""         # the traceback of what went wrong
+    drawn = -1          # the owner's count of events then
+    drawn_at = 0.       # perf_counter seconds
 
     def draw(self, trainer, moving, count):
         "Show the present; True if that went well"
@@ -34,43 +59,80 @@ class Card:
             self.tell()
         except Exception as problem:
             self.broken = "".join(traceback.format_exception(problem))
-            said = f"this view failed and is switched off: {problem!r}"
-            self.words.value = f"<span class='rl-problem'>{html.escape(said)}</span>"
+            self.words.value = failure_html(problem)
         self.drawn = count
         return not self.broken
 
-    def tell(self): self.words.value = f"<span role='status'>{html.escape(self.view.text())}</span>"
+# %% ../../nbs/8_lab/85_screen.ipynb #d5a2000c
+def tiles_of(cards):
+    "(title, picture) of every card that has a picture"
+    found = [(card.view.title, card.view.tile()) for card in cards]
+    return [(title, tile) for title, tile in found if tile is not None]
 
-# %% ../../nbs/8_lab/85_screen.ipynb #fe8d9843
-class Screen(Blank):
-    "Shows a trainer on cards, within a budget of time"
-    def __init__(self, cards, status, share=.04, rate=10.):
-        self.cards, self.status = cards, status                             # status(owner, moving): the words
-        self.share, self.rate, self.next_at = share, rate, 0.               # of the time, pictures a second of one view
-        self.told_at, self.notes, self.complain, self.unkept = 0., self.listeners(), None, False
-
-    def listeners(self): return [card.view.note for card in self.cards if card.view.note]
+# %% ../../nbs/8_lab/85_screen.ipynb #d5a2000e
+class Board(Blank):
+    "Cards, and which of them are shown"
+    def __init__(self, cards):
+        self.cards = cards
+        self.notes = [card.view.note for card in cards if card.view.note]
+        self.complain = None    # complain(title, traceback): who is told of a view that fails
 
     def note(self, trainer, event):
         for listen in self.notes: listen(trainer, event)
 
-    def shown(self): return [card for card in self.cards if card.open and not card.broken]
+    def shown(self):
+        return [card for card in self.cards if card.open and not card.broken]
+
+    def draw(self, card, owner, moving):
+        "One card, and a word to whoever wants to know if it failed"
+        well = card.draw(owner.trainer, moving, owner.count)
+        if not well and self.complain:
+            self.complain(f"{card.view.title} cannot be drawn", card.broken)
+        card.drawn_at = perf_counter()
+
+# %% ../../nbs/8_lab/85_screen.ipynb #d5a20010
+def next_turn(cards, rate, told_at):
+    "(perf_counter seconds, card): who may be drawn next, and from when on; None for the words"
+    turns = [(card.drawn_at + 1 / rate, place, card) for place, card in enumerate(cards)]
+    due, _, card = min([(told_at + .25, -1, None), *turns])
+    return due, card
+
+# %% ../../nbs/8_lab/85_screen.ipynb #d5a20013
+def pause_after(took, share):
+    "Seconds without a picture after one that took some, so that drawing has a share of the time"
+    return took * (1 - share) / share
+
+# %% ../../nbs/8_lab/85_screen.ipynb #d5a2001d
+def out_of_date(card, count, rate):
+    "Has something happened since a card was drawn, and may it be drawn again?"
+    return card.drawn != count and perf_counter() - card.drawn_at >= 1 / rate
+
+# %% ../../nbs/8_lab/85_screen.ipynb #fe8d9843
+class Screen(Board):
+    "Shows a trainer on cards, within a budget of time"
+    def __init__(self, cards, status, share=.04, rate=10.):
+        super().__init__(cards)
+        self.status = status        # status(owner, moving): the words
+        self.share = share          # of the time, for drawing
+        self.rate = rate            # pictures a second of one view
+        self.next_at = 0.
+        self.told_at = 0.           # perf_counter seconds
 
     def offer(self, owner, now):
-        turns = [(card.drawn_at + 1 / self.rate, i, card) for i, card in enumerate(self.shown())]
-        due, _, card = min([*turns, (self.told_at + .25, -1, None)])        # words: four times a second can be read
-        if due > now: self.next_at = due
-        else:
-            if card: self.draw(card, owner, True)
-            else: self.tell(owner, True)
-            end = perf_counter()
-            self.next_at = end + (end - now) * (1 - self.share) / self.share
+        due, card = next_turn(self.shown(), self.rate, self.told_at)
+        if due > now:
+            self.next_at = due
+            return
+        if card: self.draw(card, owner, True)
+        else: self.tell(owner, True)
+        end = perf_counter()
+        self.next_at = end + pause_after(end - now, self.share)
 
     def idle(self, owner, until):
         for card in sorted(self.shown(), key=lambda card: card.drawn_at):
-            if perf_counter() >= until - .004: return                       # no time for another picture
-            due = card.drawn != owner.count and perf_counter() - card.drawn_at >= 1 / self.rate
-            if due: self.draw(card, owner, owner.pace > 4)                  # at a slow pace every picture is a good one
+            if perf_counter() >= until - .004: return   # no time for one more
+            if out_of_date(card, owner.count, self.rate):
+                self.draw(card, owner, owner.pace > 4)  # at a slow pace each is a good one
         if perf_counter() - self.told_at >= .1: self.tell(owner, True)
 
     def rest(self, owner):
@@ -78,32 +140,18 @@ class Screen(Blank):
         self.tell(owner, False)
         self.unkept = True
 
-    def store(self, owner): self.unkept = False
+    def tell(self, owner, moving):
+        self.status(owner, moving)
+        self.told_at = perf_counter()
 
-# %% ../../nbs/8_lab/85_screen.ipynb #ec29dc5a
-def draw_card(self, card, owner, moving):
-    "One card, and a word to whoever wants to know if it failed"
-    well = card.draw(owner.trainer, moving, owner.count)
-    if not well and self.complain: self.complain(f"{card.view.title} cannot be drawn", card.broken)
-    card.drawn_at = perf_counter()
+    def store(self, owner):
+        self.unkept = False
 
-def tell(self, owner, moving):
-    "The words"
-    self.status(owner, moving)
-    self.told_at = perf_counter()
+    def keep(self, heading, theme):
+        "The picture for the file, from what is on the screen: PNG bytes"
+        self.unkept = False
+        return compose(tiles_of(self.shown()), heading, theme)
 
-def dark(self, on):
-    "All cards in the other theme"
-    for card in self.cards: card.view.dark(on)
-
-def tiles(self):
-    "(title, picture) of every card that has a picture"
-    found = [(card.view.title, card.view.tile()) for card in self.shown()]
-    return [(title, tile) for title, tile in found if tile is not None]
-
-def keep(self, heading, theme):
-    "The picture for the file, from what is on the screen"
-    self.unkept = False
-    return compose(tiles(self), heading, theme)
-
-Screen.draw, Screen.tell, Screen.dark, Screen.keep = draw_card, tell, dark, keep
+    def dark(self, on):
+        "All cards in the other theme"
+        for card in self.cards: card.view.dark(on)

@@ -18,8 +18,9 @@ from PIL import Image
 from ..core.batch import each
 from ..envs.tabular import model_of, solve
 from .components import StateGrid, styled
-from .drawing import (BLUE, GREEN, ORANGE, Layout, Picture, Sheet, best_of, colour, cover, encode,
-                                 grid_image, short, span_of)
+from .drawing import BLUE, GREEN, ORANGE, Sheet, colour, draw_bars, encode_image, short, span_of
+from .figures import Picture, cover
+from .worlds import Layout, best_of, grid_image
 
 # %% ../../nbs/8_lab/82_views.ipynb #9ae20ada
 def without_display():
@@ -48,7 +49,7 @@ class View:
 
     def show(self, picture, moving):
         "Put a PIL image or an array on the screen"
-        self.shown, self.image.value = picture, encode(picture, moving)
+        self.shown, self.image.value = picture, encode_image(picture, moving)
 
     def tile(self):
         "What was shown last, as a PIL image for the stored picture"
@@ -163,7 +164,7 @@ class ActionBars(View):
         for i, (word, values, limits, fill) in enumerate(parts):
             sheet.text(i * wide + 10, 6, word, size=11)
             box = i * wide + 10, 24, (i + 1) * wide - 10, 228
-            sheet.bars(box, values, *limits, names, fill, int(values.argmax()))
+            draw_bars(sheet, box, values, *limits, names, fill, int(values.argmax()))
         self.said = f"greedy action: {names[int(parts[-1][1].argmax())]}"
         self.show(sheet.image, moving)
 
@@ -244,7 +245,8 @@ def draw_grids(self, trainer, moving):
     truth = self.truth.at(trainer.learner.now.gamma)
     q = learned if learned.ndim == 2 else None
     V, likes = (learned, answers(trainer, "probs", self.states)) if q is None else (q.max(1), q)
-    limits = span_of(np.concatenate([self.layout.fits(V), [] if truth.V is None else self.layout.fits(truth.V)]))
+    exact = [] if truth.V is None else self.layout.without_closed(truth.V)
+    limits = span_of(np.concatenate([self.layout.without_closed(V), exact]))
     ways = None if likes is None else best_of(likes)
     self.grids[0].show(V, q if self.menus[0].value == "q" else None, ways, at, limits)
     if truth.V is not None: self.show_truth(truth, V, at, limits)
@@ -252,7 +254,7 @@ def draw_grids(self, trainer, moving):
     self.said, self.last = self.describe(state, V, q, truth), (V, ways, truth, at, limits)
 
 def show_truth(self, truth, V, at, limits):
-    far = float(np.nanmax(np.abs(self.layout.fits(V - truth.V)), initial=1e-9))
+    far = float(np.nanmax(np.abs(self.layout.without_closed(V - truth.V)), initial=1e-9))
     if self.menus[1].value == "error": self.grids[1].show(V - truth.V, None, None, at, (-far, far), "error")
     else: self.grids[1].show(truth.V, truth.Q if self.menus[1].value == "q" else None, best_of(truth.Q), at, limits)
 
