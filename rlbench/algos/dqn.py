@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, register, rounds
+from .algorithm import Algorithm, register
+from .replay import Replaying
 from ..buffers.priorities import Prioritised
 from ..buffers.returns import n_step
-from ..buffers.ring import Ring
 from ..core.batch import Batch, each
 from ..core.schedules import Linear, Schedule
 from ..core.settings import hp
@@ -88,11 +88,8 @@ class DQNSettings(Exploring, Algorithm):
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #9104f922
 @dataclass(frozen=True)
-class ReplayedQ(DQNSettings):
+class ReplayedQ(Replaying, DQNSettings):
     "What acting on action values and drawing from a replay memory need"
-
-    def memory(self, spec):
-        return Ring(max(1, self.buffer_size // spec.num_envs), spec.num_envs)
 
     def own(self, spec, memory):
         return dict(priorities=Prioritised(memory, self.prioritized_replay_alpha, epsilon=1e-6), updates=0)
@@ -107,13 +104,8 @@ class ReplayedQ(DQNSettings):
         if alike: return super().choose(q, noise, mask)
         return epsilon_greedy(q, noise, spread(self.epsilon, len(q), self.epsilon_spread).to(q.device), mask)
 
-    def due(self, memory, own, fresh):
-        missing = self.train_freq - int(fresh.sum())
-        if missing <= 0: missing = self.learning_starts - len(memory)
-        return rounds(missing, memory.num_envs)
-
     def draw(self, memory, own, fresh, rng):
-        n = self.batch_size * self.gradient_steps
+        n = self.round_size()
         if self.prioritized_replay_alpha:
             own["priorities"].alpha = self.prioritized_replay_alpha       # it may have been changed in mid-run
             index, weight = own["priorities"].draw(rng, n, self.prioritized_replay_beta)
@@ -143,8 +135,7 @@ class DQN(ReplayedQ):
 
     def targets(self, nets, rows, noise):
         data = at_once(rows, self.gamma) if self.n_step == 1 else after_steps(rows, self.gamma)
-        if self.gradient_steps == 1: return data, [None]
-        return data, np.split(np.arange(len(data.ret)), self.gradient_steps)
+        return data, self.cut(len(data.ret))
 
     def losses(self, nets, batch):
         q = nets.q(batch.obs).gather(-1, batch.act[:, None]).squeeze(-1)
