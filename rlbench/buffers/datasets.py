@@ -143,8 +143,8 @@ def read_head(path, file):
     try: head = json.loads(file.readline())
     except ValueError: head = None
     if not isinstance(head, dict) or head.get("format") != "rlbench rows":
-        raise FileProblem(f'{path}: the first line must say {{"format": "rlbench rows", "version": 1, '
-                          '"rows": …, "columns": {name: [type, shape], …}}')
+        raise FileProblem(f'{path}: the first line must say {{"format": "rlbench rows", '
+                          '"version": 1, "rows": …, "columns": {name: [type, shape], …}}')
     return head
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #20e59364
@@ -192,14 +192,17 @@ def minari_package():
     try:
         import minari
     except ImportError:
-        raise ImportError("Minari's data sets need the package minari: pip install 'rlbench[minari]'") from None
+        raise ImportError("Minari's data sets need the package minari: "
+                          "pip install 'rlbench[minari]'") from None
     return minari
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #3bbe3573
 def jumps(rows):
     "Whether each row (B,) but the last is followed by another observation than it says (B - 1,)"
     found = np.zeros(len(rows) - 1, bool)
-    for (_, here), (_, after) in zip(columns(Batch(x=rows["obs"])), columns(Batch(x=rows["next_obs"]))):
+    told = columns(Batch(x=rows["next_obs"]))
+    seen = columns(Batch(x=rows["obs"]))
+    for (_, after), (_, here) in zip(told, seen):
         found |= (after[:-1] != here[1:]).any(tuple(range(1, here.ndim)))
     return found
 

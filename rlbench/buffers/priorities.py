@@ -40,7 +40,7 @@ class SumTree:
 
     def __init__(self, size):
         self.size = size
-        self.levels = [np.zeros(ceil(width / FAN) * FAN) for width in level_widths(size)]   # float64, the items first
+        self.levels = [np.zeros(ceil(width / FAN) * FAN) for width in level_widths(size)]   # items first
 
     def __len__(self):
         return self.size
@@ -118,7 +118,7 @@ class Prioritised:
         self.seen = self.ring.written.copy()
 
     def draw(self, rng, n, beta):
-        "n row numbers (n,) and their importance weights (n,), the largest 1; beta from 0 (none) to 1 (full correction)"
+        "n row numbers (n,) and their importance weights (n,), the largest 1; beta 0: none, 1: fully corrected"
         self.catch_up()
         index = self.tree.find(strata(rng, n))
         p = self.tree[index]
@@ -206,11 +206,16 @@ class Tally:
         "Everything counted, as a table"
         self.catch_up()
         ring = self.ring
-        numbers = {"rows added": ring.added, "rows held": len(ring), "bytes held": ring.nbytes, "rows drawn": self.sampled}
         held = doubling_bins(self.hits[ring.latest()])
-        counts = {"draws by age of the row": self.ages, "rows held by draws": held, "rows gone by draws": self.gone}
-        lines = [(name, f"{n:,}") for name, n in numbers.items()]
-        return TextTable(("what", "how many"), lines + [(name, told_bins(bins)) for name, bins in counts.items()])
+        return TextTable(("what", "how many"), [
+            ("rows added", f"{ring.added:,}"),
+            ("rows held", f"{len(ring):,}"),
+            ("bytes held", f"{ring.nbytes:,}"),
+            ("rows drawn", f"{self.sampled:,}"),
+            ("draws by age of the row", told_bins(self.ages)),
+            ("rows held by draws", told_bins(held)),
+            ("rows gone by draws", told_bins(self.gone)),
+        ])
 
     def state(self):
         return dict(sampled=self.sampled, hits=self.hits, ages=self.ages, gone=self.gone, seen=self.seen)

@@ -31,7 +31,7 @@ def mapped(folder):
 
 # %% ../../nbs/3_buffers/37_recordings.ipynb #f200000a
 class Recorder(Ring):
-    "A ring in files, of which a crash costs at most the last block; `start_recording` and `open_recording` make it"
+    "A ring in files, of which a crash costs at most the last block; made by start_ and open_recording"
 
     def __init__(self, folder, capacity, num_envs,
                  block): # rows written between two moments at which the positions are noted
@@ -67,9 +67,10 @@ class Recorder(Ring):
 
     def positions(self):
         "What must be known of the columns to read them"
-        return dict(format="rlbench recording", version=2, capacity=self.capacity, num_envs=self.num_envs,
-                    block=self.block, writing=self.writing, columns=[name for name, _ in columns(self.places)],
-                    written=self.written.tolist(), forgotten=self.forgotten.tolist())
+        names = [name for name, _ in columns(self.places)]
+        shape = dict(capacity=self.capacity, num_envs=self.num_envs, block=self.block, columns=names)
+        rows = dict(written=self.written.tolist(), forgotten=self.forgotten.tolist(), writing=self.writing)
+        return dict(format="rlbench recording", version=2, **shape, **rows)
 
     def close(self):
         "Write everything down; the next `open_recording` loses nothing"
@@ -86,10 +87,11 @@ def start_recording(folder, capacity, num_envs, block):
     "A new Recorder in a folder; FileExistsError where there is one already"
     recorder = Recorder(folder, capacity, num_envs, block)
     if recorder.risk >= recorder.capacity:
-        raise ValueError(f"block {block}: a crash may cost {recorder.risk} rows of an environment that holds "
-                         f"{recorder.capacity}; expected a smaller block")
+        raise ValueError(f"block {block}: a crash may cost {recorder.risk} rows of an environment that "
+                         f"holds {recorder.capacity}; expected a smaller block")
     if (recorder.folder / "ring.json").exists():
-        raise FileExistsError(f"{folder} holds a recording already: open_recording({str(folder)!r}) goes on with it")
+        raise FileExistsError(f"{folder} holds a recording already: open_recording({str(folder)!r}) "
+                              "goes on with it")
     return recorder
 
 # %% ../../nbs/3_buffers/37_recordings.ipynb #f200000f
