@@ -10,7 +10,7 @@ __all__ = ['SequenceSampler', 'EpisodeSampler', 'reservoir_places', 'needs_ring'
 import numpy as np
 
 from .ring import Ring, flat, write_rows
-from ..core.batch import Batch, like
+from ..core.batch import like
 
 # %% ../../nbs/3_buffers/34_sequences.ipynb #765b5d32
 class SequenceSampler:
