@@ -102,7 +102,7 @@ def misfit(memory, spec):
     spaces = dict(obs=spec.observation_space, act=spec.action_space)
     for name, space in spaces.items():
         wanted = shapes_of(room_for(space, 1)[None])
-        if memory.rows and shapes_of(memory.rows[name]) != wanted:
+        if name in (memory.rows or {}) and shapes_of(memory.rows[name]) != wanted:
             return f"its {name} have shapes {shapes_of(memory.rows[name])}, those of {space} have {wanted}"
     return ""
 
