@@ -47,7 +47,7 @@ class Hooks:
     def on_checkpoint_loaded(self, trainer):
         "The trainer was restored from a file"
 
-# %% ../../nbs/6_training/66_callbacks.ipynb #307297f7
+# %% ../../nbs/6_training/66_callbacks.ipynb #033be996
 HOOKS = [name for name in vars(Hooks) if name.startswith("on_")]
 
 # %% ../../nbs/6_training/66_callbacks.ipynb #640f9f7b
