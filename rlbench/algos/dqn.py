@@ -114,7 +114,7 @@ class ReplayedQ(Replaying, DQNSettings):
         if self.n_step == 1: return drawn
         rows, alive = memory.ahead(drawn.index, self.n_step)
         if "weight" in drawn:
-            drawn.weight = np.broadcast_to(drawn.weight, rows.shape)
+            drawn.weight = np.tile(drawn.weight, (self.n_step, 1))
         return Batch(drawn, index=rows, alive=alive)
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #9db8cca5
