@@ -25,7 +25,7 @@ TRIALS = (                                  # where none of these will do
     "rlbench/RepeatAfterMe-v0",
     "rlbench/BairdStar-v0",
 )
-VARIANTS = dict(                            # settings that lead other ways through an algorithm; those it lacks are left out
+VARIANTS = dict(                            # settings that lead other ways through an algorithm
     dqn=[
         dict(n_step=3, prioritized_replay_alpha=.6, gradient_steps=2),
         dict(exploration="weights", double=False, tau=.5),
@@ -90,15 +90,26 @@ def takes(case):
     return True
 
 
-def cases_of(algo):
-    "The homes that an algorithm takes, else the first trial; then its variants, in the last of them"
+def variants_of(algo):
+    "((setting, value), …) of each variant, without settings that the algorithm lacks"
+    known = algorithms()[algo].__dataclass_fields__
+    for extra in VARIANTS.get(algo, []):
+        chosen = tuple((name, value) for name, value in extra.items() if name in known)
+        if chosen: yield chosen
+
+
+def homes_of(algo):
+    "The homes that an algorithm takes, else the first trial"
     found = [case for case in (Case(algo, env) for env in HOMES) if takes(case)]
     if len(found) > 1 and "hidden" in algorithms()[algo].__dataclass_fields__:
-        found = found[1:]                   # networks are for what tables cannot hold
-    found = found or [case for case in (Case(algo, env) for env in TRIALS) if takes(case)][:1]
-    known = algorithms()[algo].__dataclass_fields__
-    variants = [tuple((name, value) for name, value in extra.items() if name in known) for extra in VARIANTS.get(algo, [])]
-    return found + [Case(algo, found[-1].env, extra) for extra in variants if extra]
+        return found[1:]                    # networks are for what tables cannot hold
+    return found or [case for case in (Case(algo, env) for env in TRIALS) if takes(case)][:1]
+
+
+def cases_of(algo):
+    "Where an algorithm is tried: its homes, and its variants in the last of them"
+    homes = homes_of(algo)
+    return homes + [Case(algo, homes[-1].env, extra) for extra in variants_of(algo)] if homes else []
 
 
 CASES = [case for algo in algorithms() for case in cases_of(algo)]

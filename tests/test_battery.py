@@ -139,8 +139,8 @@ def by_hand(trainer, rounds):
         while not learner.ready and learner.due < math.inf:
             act, extra = actor.act(obs)
             step = trainer.env.step({AGENT: act})[AGENT]
-            row = Batch(obs=obs, act=act, rew=step.rew, term=step.term, trunc=step.trunc, next_obs=step.next_obs, **extra)
-            learner.add(row, step.valid)
+            paid = dict(rew=step.rew, term=step.term, trunc=step.trunc, next_obs=step.next_obs)
+            learner.add(Batch(obs=obs, act=act, **paid, **extra), step.valid)
             actor.begin(step.first)
             obs = step.obs
         if learner.ready:
