@@ -152,6 +152,18 @@ def test_training_goes_on_where_the_networks_were_moved():
     assert not same(weights_of(trainer.learner), before)
 
 
+def test_the_verbs_of_a_run_can_be_called_alone():
+    "What a button does is what a hand-written loop does"
+    env, settings = RUNS["ppo"]
+    trainer = Trainer(env, "ppo", **SMALL, **settings)
+    while not trainer.learner.ready:
+        assert trainer.collect().kind == "collect"
+    assert trainer.process(trainer.learner).kind == "process"
+    while trainer.learner.todo:
+        assert trainer.learn(trainer.learner).kind == "learn"
+    assert "collect" in repr(trainer.timers)
+
+
 # ---- groups
 
 PACE = dict(one=(.1, None), two=(.01, .5), three=(1., 1e-3))

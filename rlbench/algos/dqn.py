@@ -102,7 +102,7 @@ class ReplayedQ(Replaying, DQNSettings):
     def choose(self, q, noise, mask=None):
         alike = noise is None or self.exploration == "boltzmann" or not self.epsilon_spread
         if alike: return super().choose(q, noise, mask)
-        return epsilon_greedy(q, noise, spread(self.epsilon, len(q), self.epsilon_spread).to(q.device), mask)
+        return epsilon_greedy(q, noise, spread(self.epsilon, len(q), self.epsilon_spread, q.device), mask)
 
     def draw(self, memory, own, fresh, rng):
         n = self.round_size()
