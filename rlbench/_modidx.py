@@ -2440,5 +2440,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/rlbench', 'doc_host': '', 
                                                                                       'rlbench/training/trainer.py'),
                                           'rlbench.training.trainer.load': ('6_training/trainer.html#load', 'rlbench/training/trainer.py'),
                                           'rlbench.training.trainer.only': ('6_training/trainer.html#only', 'rlbench/training/trainer.py'),
+                                          'rlbench.training.trainer.returns_text': ( '6_training/trainer.html#returns_text',
+                                                                                     'rlbench/training/trainer.py'),
                                           'rlbench.training.trainer.torch_threads': ( '6_training/trainer.html#torch_threads',
                                                                                       'rlbench/training/trainer.py')}}}

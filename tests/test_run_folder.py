@@ -459,3 +459,9 @@ def test_a_reader_may_read(tmp_path):
     watcher = Everything()
     run(tmp_path / "a", steps=100, log_every=10, callbacks=[read_only(watcher)])
     assert {"on_train_result", "on_learn_on_batch"} <= {name for name, _ in watcher.heard}
+
+
+def test_printed_progress_names_the_behaviours(capsys):
+    train(**CHASE, steps=120, num_envs=2, **TINY)
+    said = capsys.readouterr().err
+    assert "chaser" in said and "runner" in said
