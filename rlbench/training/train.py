@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..algos.algorithm import Algorithm
+from ..buffers.datasets import load_ring
 from ..core.config import Config, add_file, read_config
 from ..core.settings import changed
 from ..core.state import read_tree, write_text
@@ -88,7 +89,6 @@ def memory_from(given):
     if isinstance(given, dict):
         return {who: memory_from(one) for who, one in given.items()}
     if isinstance(given, (str, Path)):
-        from rlbench.buffers.datasets import load_ring
         return load_ring(given)
     return given
 
@@ -172,9 +172,11 @@ def resumed(path, plan):
     unit = unit_of(config.values["run"])
     for (section, name), value in plan.config.changed.items():
         key = f"{section}.{name}"
-        if value == getattr(config.values[section], name): continue         # said again, no change
+        now = getattr(config.values[section], name)
+        if value == now: continue                         # said again, no change
         source = plan.config.where(key)
-        if section != "run": trainer.set(source, **{key: value})
+        if section != "run":
+            trainer.set(source, **{key: value})
         config.add(source, {key: value})
     if unit_of(config.values["run"]) != unit:
         raise RunProblem(f"{path} counts {unit}; say how many of them in all")
@@ -310,7 +312,8 @@ def train(env=None, algo=None,  # as for a Trainer; None: as the config file say
     wrong = wrong or (path and clash(path, resume, force, inference))
     if wrong: raise RunProblem(wrong)
     trainer, plan = resumed(path, plan) if resume else new_trainer(plan, memory)
-    if initialize_from: take_all_weights(trainer, find_run(initialize_from, folder))
+    if initialize_from:
+        take_all_weights(trainer, find_run(initialize_from, folder))
     if inference: trainer = only_acting(trainer)
     hooks = attach_all(callbacks, trainer, resume)
     with StopOnInterrupt() as interrupt:
