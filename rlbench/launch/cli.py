@@ -23,9 +23,9 @@ def source_of(module):
 
 def declared(module, name):
     "{setting: (default, sentence)} of a settings class, as they stand in its text"
-    classes = [node for node in ast.parse(source_of(module)).body if isinstance(node, ast.ClassDef) and node.name == name]
+    classes = [node for node in ast.parse(source_of(module)).body if isinstance(node, ast.ClassDef)]
     found = {}
-    for line in classes[0].body:
+    for line in next(node.body for node in classes if node.name == name):
         if isinstance(line, ast.AnnAssign) and isinstance(line.value, ast.Call):
             default, sentence = line.value.args
             found[line.target.id] = ast.unparse(default), ast.literal_eval(sentence)
@@ -54,7 +54,8 @@ def number(kind, low):
 
 # %% ../../nbs/9_launch/91_cli.ipynb #d9031de9
 TRAIN = {
-    "env": dict(nargs="?", help="gymnasium id, or your own: file.py:Name, package.module:Name (default: as the file says)"),
+    "env": dict(nargs="?", help="gymnasium id, or your own: file.py:Name, package.module:Name "
+                                "(default: as the file says)"),
     "algo": dict(nargs="?", help="name of an algorithm (`rlbench algorithms` lists them), or one for each behaviour: "
                                  "chaser=dqn,runner=ppo (default: as the file says)"),
     "--config": dict(metavar="FILE", help="TOML or JSON file with settings"),
@@ -71,7 +72,7 @@ TRAIN = {
 }
 
 # %% ../../nbs/9_launch/91_cli.ipynb #de466e15
-SHORT = dict(seed=int, steps=int, updates=int, num_envs=int, device=str) # settings with a flag of their own, and their types
+SHORT = dict(seed=int, steps=int, updates=int, num_envs=int, device=str) # settings with a flag of their own
 
 def short_flags(settings):
     "Flags for some settings, with the sentences that these were declared with"

@@ -173,7 +173,7 @@ def resumed(path, plan):
     for (section, name), value in plan.config.changed.items():
         key = f"{section}.{name}"
         now = getattr(config.values[section], name)
-        if value == now: continue                         # said again, no change
+        if value == now: continue
         source = plan.config.where(key)
         if section != "run":
             trainer.set(source, **{key: value})
@@ -273,7 +273,8 @@ def finish(trainer, settings, run, interrupt, progress):
     try:
         run_to_end(trainer, settings, interrupt, progress)
         trainer.interrupted = interrupt.stopped
-        if run: run.checkpoint(trainer, "interrupted" if interrupt.stopped else "finished")
+        state = "interrupted" if interrupt.stopped else "finished"
+        if run: run.checkpoint(trainer, state)
     except BaseException as problem:                      # within an event: the last checkpoint counts
         if run: run.status.say(state=f"broken off by {type(problem).__name__}")
         raise
