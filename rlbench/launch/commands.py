@@ -29,11 +29,11 @@ from ..core.state import FileProblem, Streams, write_atomically, write_text
 from ..core.words import ConfigError
 from ..envs.env import EnvProblem
 from ..envs.find import make
-from ..training.evaluate import Evaluation, evaluate
+from ..training.evaluate import evaluate
 from ..training.runs import RunProblem, RunSettings, find_run, newest
 from ..training.setup import TrainerSettings
 from ..training.train import agree, train
-from ..training.trainer import Trainer, load
+from ..training.trainer import load
 
 # %% ../../nbs/9_launch/90_commands.ipynb #140ec41e
 def assignments(texts):
