@@ -21,7 +21,7 @@ HEADS = ["algorithm", "what it is", "observations", "actions", "policy", "learns
 
 def page():
     "The whole page as text"
-    from rlbench.launch.cli import overview
+    from rlbench.launch.commands import overview
     tick = lambda yes: "yes" if yes else ""
     lines = ["| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS)]
     for r in overview():
