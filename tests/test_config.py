@@ -425,7 +425,8 @@ def test_a_file_is_taken_whole_or_not_at_all(tmp_path, text, words):
 
 
 def test_a_file_says_more_than_settings(tmp_path):
-    (tmp_path / "a.toml").write_text('env = "CartPole-v1"\nalgo = "dqn"\nenv_settings = {sutton_barto_reward = true}\n'
+    (tmp_path / "a.toml").write_text('env = "CartPole-v1"\nalgo = "dqn"\n'
+                                     'env_settings = {sutton_barto_reward = true}\n'
                                      '[behaviours.agent]\nepsilon = "linear(1, 0, 9)"\n')
     config = toy()
     told = add_file(config, tmp_path / "a.toml")

@@ -245,7 +245,8 @@ def main(paths):
     told = figures(books) if books else None
     if told:
         print(", ".join(f"{name} {value:.4g}" for name, value in told.items()))
-        print(*wrong(told), sep="\n")
+        for line in wrong(told):
+            print(line)
     return bool(found or told and wrong(told))
 
 
