@@ -65,21 +65,10 @@ def long_classes(text):
             yield node.name
 
 
-def long_lines(text):
-    "Lines of more than 120 characters; nbdev writes those of __all__"
-    lines = text.splitlines()
-    return [number for number, line in enumerate(lines, 1) if len(line) > 120 and not line.startswith("__all__")]
-
-
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_class_is_whole_and_has_one_job(name):
     assert list(attached_names(SOURCES[name])) == []
     assert list(long_classes(SOURCES[name])) == []
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_no_line_is_too_long(name):
-    assert long_lines(SOURCES[name]) == []
 
 
 def top_level(text):
