@@ -168,8 +168,8 @@ def test_undiscounted_where_there_is_an_answer(world, way):
         truth, _ = solve(world.model(), 1.)
     except ValueError:
         return
-    pays = (world.model().R[world.model().live] > 0).any()
-    if pays and algo == "value_iteration": return     # on the way it may collect
+    pays = (world.model().R[world.model().live] > 0).any()                # it may collect on the way
+    if pays and algo == "value_iteration": return
     assert val(planned(lambda: world, algo, gamma=1., **more)) == pytest.approx(truth, abs=1e-4)
 
 
