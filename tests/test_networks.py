@@ -1,4 +1,4 @@
-"""Every observation has an encoder; networks in torch and in numpy; heads against separate networks; a chunk is its steps."""
+"""Encoders for all observations; networks in torch and in numpy; heads against separate networks; chunks are steps."""
 import copy
 import pickle
 
@@ -297,7 +297,8 @@ def every_array(sizes, start, shape):
 
 def everything(space):
     "All observations of a finite space as one batch, in the order of their digits; masks are blank"
-    if isinstance(space, spaces.Discrete): return torch.arange(space.n) + int(space.start)
+    if isinstance(space, spaces.Discrete):
+        return torch.arange(space.n) + int(space.start)
     if isinstance(space, spaces.MultiDiscrete):
         return torch.from_numpy(every_array(space.nvec.reshape(-1), space.start, space.nvec.shape))
     if isinstance(space, spaces.MultiBinary):
