@@ -10,7 +10,6 @@ __all__ = ['Group', 'FlatGroup', 'groups_of', 'memory_for', 'told_last', 'Learne
 import math
 from functools import partial
 
-import numpy as np
 import torch
 from torch import nn
 from torch.linalg import vector_norm
