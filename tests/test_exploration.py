@@ -14,8 +14,8 @@ from rlbench.core.config import Config
 from rlbench.core.schedules import Cosine, Linear, at
 from rlbench.core.spaces import Spec
 from rlbench.policies.distributions import Categorical, Noise
-from rlbench.policies.exploration import (Exploring, Shaken, adapt, boltzmann, epsilon_greedy, epsilon_noise, jitter, ou,
-                                          perturb, spread, ucb)
+from rlbench.policies.exploration import (Exploring, Shaken, adapt, boltzmann, epsilon_greedy, epsilon_noise, jitter,
+                                          ou, perturb, spread, ucb)
 from rlbench.training.actor import Actor, NoiseStream, Policy
 
 spaces = gym.spaces
@@ -217,7 +217,8 @@ def two_nets():
     net = small_net()
     rng = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for weight in net.parameters(): weight.copy_(torch.randn(weight.shape, generator=rng))
+        for weight in net.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=rng))
     return net, small_net()
 
 
