@@ -54,6 +54,12 @@ HEADS = [
 ]
 
 
+def policy_of(found):
+    "Whose experience it learns from"
+    if found["offline"]: return "given data"
+    return "on" if found["on_policy"] else "off"
+
+
 def algorithm_cells(found):
     "One line of the table of algorithms"
     return [
@@ -61,7 +67,7 @@ def algorithm_cells(found):
         found["what"],
         found["observations"],
         found["actions"],
-        "on" if found["on_policy"] else "off",
+        policy_of(found),
         "control" if found["control"] else "prediction",
         tick(found["recurrent"]),
         tick(found["masked"]),
@@ -72,7 +78,7 @@ def algorithm_cells(found):
 
 def algorithms_page():
     "docs/algorithms.md"
-    from rlbench.launch.cli import overview
+    from rlbench.launch.commands import overview
     return HEAD + ALGORITHMS + table(HEADS, map(algorithm_cells, overview()))
 
 
