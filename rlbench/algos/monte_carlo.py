@@ -179,7 +179,7 @@ class ReturnTargets(MeanReturns):
         tally = as_numpy(nets.tally.values).copy()
         seen.learns = learns
         found = ratios_while_improving(self, q, tally, seen, order)
-        return torch.from_numpy(found).to(rows.ret)
+        return torch.as_tensor(found, dtype=rows.ret.dtype, device=rows.ret.device)
 
     def targets(self, nets, rows, noise):
         if not len(rows): return rows, []
