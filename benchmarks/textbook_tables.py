@@ -131,8 +131,8 @@ def figure_5_2(ax):
     return [("5.2", "lost against the best policy after a million steps", f"{lost[-1]:.4f}", "the best policy: 0")]
 
 
-def figure_5_3(ax):
-    "One hand of blackjack, seen through random play: squared error over a hundred runs of ten thousand episodes"
+def figure_5_3(ax, episodes=10_000):
+    "One hand of blackjack, seen through random play: squared error over a hundred runs"
     from tests import test_monte_carlo as known
     runs = 100
     cell = known.cells_of_the_hand(runs)
@@ -144,7 +144,7 @@ def figure_5_3(ax):
         known.judged(trainer, known.STICKS_ON_20)
         hits = np.zeros(runs)
         error = []
-        while hits.mean() < 5_000:                        # half of the episodes begin with a hit
+        while hits.mean() < episodes / 2:                 # half of them begin with a hit
             row = trainer.until("step").data
             hits += (row.obs == cell) & (row.act == known.HIT)
             q = trainer.learner.nets.q.values[cell, known.HIT].numpy()
@@ -152,7 +152,7 @@ def figure_5_3(ax):
         at, mean = np.array(error[20:]).T
         ax.loglog(2 * at, mean, label=importance, lw=.8)
         found = f"{np.interp(50, at, mean):.2f}, {mean[-1]:.4f}"
-        what = f"{importance}: squared error after 100 and 10,000 episodes"
+        what = f"{importance}: squared error after 100 and {episodes:,} episodes"
         rows.append(("5.3", what, found, "weighted below ordinary, then both about 0"))
     ax.set(title="off-policy blackjack (5.3)", xlabel="episodes", ylabel="squared error")
     return rows
