@@ -1,7 +1,7 @@
 """The bandit, its methods, and the ten-armed testbed of Sutton & Barto, chapter 2.
 
 Numbers called ORACLE come from a plain numpy simulation of the book's equations, 8000 runs, that shares no code with
-the library. The testbed in the book's size is measured by benchmarks/textbook.py.
+the library. The testbed in the book's size is measured by benchmarks/textbook_tables.py.
 """
 import gymnasium as gym
 import numpy as np

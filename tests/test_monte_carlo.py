@@ -497,7 +497,7 @@ CONTROL = [dict(epsilon=.1), dict(importance="weighted", epsilon=.7, first_visit
 
 @pytest.mark.parametrize("options", CONTROL, ids=["on-policy", "off-policy"])
 def test_control_approaches_the_best_policy(options):
-    "A small form of what benchmarks/textbook.py measures: twice as many hands would halve what is lost once more"
+    "A small form; benchmarks/textbook_tables.py goes on until next to nothing is lost"
     trainer = hands_trainer(500, n_episodes=500, **options)
     exact = table_of(solved(None))[..., 0].max(-1)
     known = np.isfinite(exact)
