@@ -9,7 +9,6 @@ __all__ = ['Places', 'write_rows', 'Rows', 'Chosen', 'Ring', 'ClosedRing', 'mini
 from math import ceil
 
 import numpy as np
-import torch
 
 from ..core.batch import Batch, columns, each, like
 from ..core.state import FileProblem
