@@ -13,6 +13,7 @@ from ..algos.algorithm import Algorithm
 from ..core.batch import Batch, as_numpy
 from .components import TransitionTable, styled
 from .drawing import BLUE, GREEN, ORANGE, Sheet, draw_histogram, draw_horizontal_bars, short
+from .inspect import is_held
 from .views import View, in_words
 from ..training.learner import FlatGroup
 
@@ -45,7 +46,7 @@ def draw_parts(sheet, parts):
 def ages_shown(memory, index):
     "(n,) places from 0, the oldest that is held, to 1, the newest, of rows of any axes"
     rows = np.unique(index)
-    rows = rows[memory.age(rows) < memory.sizes[memory.env_of(rows)]]
+    rows = rows[is_held(memory, rows)]
     return 1 - memory.age(rows) / max(1, memory.sizes.max() - 1)
 
 # %% ../../nbs/8_lab/832_updates.ipynb #123d68c2
