@@ -147,40 +147,12 @@ class Trainer(Stepwise):
         obs = vector.reset(int(self.streams["env"].integers(2**31)))
         super().__init__(vector, actors, learners, obs, self.settings.log_every)
 
-    @property
-    def learner(self):
-        "The only learner"
-        return only("learner", self.learners)
-
-    @property
-    def episodes(self):
-        "Returns and lengths of the only behaviour's episodes"
-        return only("env.episode", self.env.episodes)
-
-    @property
-    def policies(self):
-        "{behaviour: Policy}: the present behaviours, to act with"
-        return {name: Policy(actor.twin(self.streams["policy"])) for name, actor in self.actors.items()}
-
-    @property
-    def policy(self):
-        "The only behaviour, to act with"
-        return only("policies", self.policies)
-
     def set(self, source="python", **changes):
         "Change settings from the next event on; `source` is who says so"
         change(self.config, source, changes)
         self.settings = self.config.values["trainer"]
         for name, learner in self.learners.items():
             learner.adopt(self.config.values[name])
-
-    def state(self):
-        "The whole run as a tree of arrays and plain values"
-        return state_of(self)
-
-    def snapshot(self):
-        "A copy of the state, to come back to"
-        return snapshot(state_of(self))
 
     def restore(self, tree):
         "Go to where a snapshot was taken"
@@ -206,13 +178,6 @@ class Trainer(Stepwise):
         players = {name: named(player) for name, player in self.cast.items()}
         tree = dict(env=source, env_settings=self.env_settings, players=players, state=self.state())
         write_tree(path, tree, kind="checkpoint")
-
-    def __repr__(self):
-        names = {name: actor.algo.name for name, actor in self.actors.items()}
-        cast = ", ".join(f"{who}: {name}" if len(names) > 1 else name for who, name in names.items())
-        means = {who: f"{episodes.mean_return:.1f}" for who, episodes in self.env.episodes.items()}
-        returns = ", ".join(f"{who} {mean}" if len(names) > 1 else mean for who, mean in means.items())
-        return f"Trainer({self.env.id}, {cast}, {self.steps:,} steps, {self.updates:,} updates, mean return {returns})"
 
 # %% ../../nbs/6_training/64_trainer.ipynb #d155a4be
 def load(path, env=None, # what makes the environment, where the run was made from code of your own
