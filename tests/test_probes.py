@@ -15,7 +15,8 @@ from rlbench.training.trainer import Trainer
 
 GAMMA = .9
 FAST = dict(gamma=GAMMA, lr=.01, hidden=(32,), learning_starts=64, target_update_interval=20, train_freq=2,
-            batch_size=32, buffer_size=2000, n_steps=32, n_epochs=4, max_grad_norm=10., epsilon=.5, gae_lambda=.9, td_lambda=.9)
+            batch_size=32, buffer_size=2000, n_steps=32, n_epochs=4, max_grad_norm=10., epsilon=.5, gae_lambda=.9,
+            td_lambda=.9)
 ROLLOUT = dict(batch_size=128)                                             # of 256 rows
 TABLE, NETWORK = 1500, 8_000                                               # steps that are enough
 STEPS = dict(dqn=3000)
