@@ -10,10 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rlbench.envs import grids
-from rlbench.envs.grids import LAYOUTS, LIMITS, MOVES, GridWorld, land, register_grids
+from rlbench.envs.grids import LAYOUTS, MOVES, GridWorld, land
+from rlbench.envs.registration import register_all
 from rlbench.envs.tabular import model_of, solve
 
 IDS = [f"rlbench/{name}-v0" for name in LAYOUTS]
+LIMITS = dict(CliffWalk=500, WindyGrid=1000, WindyKings=1000, FourRooms=500, FrozenLake=100)
 
 
 # ---- the rules of gymnasium --------------------------------------------------------------------
@@ -36,14 +38,13 @@ def test_registering_twice_changes_nothing():
     before = dict(gym.registry)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        register_grids()
+        register_all()
     assert dict(gym.registry) == before
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_time_limits(name):
-    env = gym.make(f"rlbench/{name}-v0")
-    assert env.spec.max_episode_steps == LIMITS[name]
+    assert gym.make(f"rlbench/{name}-v0").spec.max_episode_steps == LIMITS[name]
 
 
 def test_plain_gymnasium_finds_the_ids_by_module_name():
@@ -56,7 +57,7 @@ def test_keyword_overrides_do_not_leak_into_the_registry():
 
 
 def test_nothing_is_left_undefined():
-    assert set(grids.__all__) >= {"GridWorld", "LAYOUTS", "register_grids"}
+    assert set(grids.__all__) >= {"GridWorld", "LAYOUTS", "NamedGrid"}
 
 
 # ---- the same worlds elsewhere -----------------------------------------------------------------

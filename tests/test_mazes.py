@@ -3,10 +3,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlbench.core.spaces import AGENT
 from rlbench.core.state import same
-from rlbench.envs.env import check_env, make
+from rlbench.envs.find import check_env, make
+from rlbench.envs.grids import GridWorld
 from rlbench.envs.mazes import DYNA, OPEN_BOTH, OPEN_LEFT, OPEN_RIGHT, STAR, Maze, MazeVec
-from rlbench.envs.tabular import GridWorld, evaluate_policy, model_of, solve, tabulate
+from rlbench.envs.tabular import evaluate_policy, model_of, solve, tabulate
 from rlbench.training.trainer import Trainer, load
 
 IDS = ["rlbench/DynaMaze-v0", "rlbench/BlockingMaze-v0", "rlbench/ShortcutMaze-v0", "rlbench/BairdStar-v0"]
@@ -58,7 +60,7 @@ def test_the_vector_form_is_the_single_form(settings):
 
 def test_copies_do_not_touch():
     vec = make("rlbench/DynaMaze-v0", 5, copies=5)
-    obs = vec.reset(0)
+    obs = vec.reset(0)[AGENT]
     size = 7 * 9
     rng = np.random.default_rng(0)
     np.testing.assert_array_equal(obs // size, np.arange(5))
@@ -66,7 +68,7 @@ def test_copies_do_not_touch():
     alone.reset(seed=0)
     for _ in range(500):
         act = rng.integers(4, size=5)
-        step = vec.step(act)
+        step = vec.step({AGENT: act})[AGENT]
         seen, rew, term, *_ = alone.step(act)
         np.testing.assert_array_equal(step.next_obs - size * np.arange(5), seen)
         np.testing.assert_array_equal(step.rew, rew)
@@ -129,7 +131,7 @@ def test_a_picture_of_a_cell_shows_a_layout_where_one_can_stand():
 @pytest.mark.parametrize("algo", ["qlearning", "dqn"])
 def test_a_run_continues_on_the_other_side_of_the_change(tmp_path, num_envs, native, algo):
     settings = dict(num_envs=num_envs, native=native, env_settings=SOON | dict(max_episode_steps=30))
-    more = dict(start=40, batch=8, hidden=(8,)) if algo == "dqn" else {}
+    more = dict(learning_starts=40, batch_size=8, hidden=(8,)) if algo == "dqn" else {}
     whole = Trainer("rlbench/BlockingMaze-v0", algo, **settings, **more)
     whole.run(steps=65 * num_envs)
     whole.save(tmp_path / "a.rlb")

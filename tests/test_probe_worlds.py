@@ -7,9 +7,20 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from rlbench.envs.probes import PROBES, Probe, register_probes
+from rlbench.envs.probes import PROBES, Probe
+from rlbench.envs.registration import register_all
 
 EITHER = [name for name, row in PROBES.items() if row["actions"] == "either"]
+
+
+def probe_of(name, **how):
+    "A probe without wrappers"
+    return gym.make(PROBES[name]["id"], **how).unwrapped
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_limits_are_registered(name):
+    assert gym.make(PROBES[name]["id"]).spec.max_episode_steps == PROBES[name]["limit"]
 
 
 # ---- the rules of gymnasium --------------------------------------------------------------------
@@ -31,7 +42,7 @@ def test_registering_twice_changes_nothing():
     before = dict(gym.registry)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        register_probes()
+        register_all()
     assert dict(gym.registry) == before
 
 
@@ -40,7 +51,7 @@ def test_registering_twice_changes_nothing():
 @pytest.mark.parametrize("name", PROBES)
 @pytest.mark.parametrize("gamma", [0., .5, .99])
 def test_known_values_satisfy_bellman(name, gamma):
-    probe = Probe(name)
+    probe = probe_of(name)
     assert probe.known_q(gamma).max(1) == pytest.approx(probe.known_value(gamma))
     assert len(probe.seen) == len(probe.known_value(gamma))
 
@@ -98,7 +109,7 @@ def test_observations_are_not_shared():
 
 @pytest.mark.parametrize("name", PROBES)
 def test_probes_are_plain_data(name):
-    probe = gym.make(PROBES[name]["id"]).unwrapped
+    probe = probe_of(name)
     probe.reset(seed=0)
     twin = pickle.loads(pickle.dumps(probe))
     act = probe.action_space.sample()
@@ -109,7 +120,7 @@ def test_probes_are_plain_data(name):
 @pytest.mark.parametrize("name", PROBES)
 @pytest.mark.parametrize("tabular", [False, True])
 def test_placing_a_probe(name, tabular):
-    probe = Probe(name, tabular=tabular)
+    probe = probe_of(name, tabular=tabular)
     for state, seen in enumerate(probe.seen):
         assert np.array_equal(probe.place(seen), seen) and probe.state == state
 

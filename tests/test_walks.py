@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import rlbench.envs.walks  # noqa: F401  (registers them)
+from rlbench.core.spaces import AGENT
 from rlbench.core.state import same
-from rlbench.envs.env import check_env, make
+from rlbench.envs.find import check_env, make
 from rlbench.envs.tabular import evaluate_policy, model_of, solve
 from rlbench.envs.walks import Bias, Copies, CopiesVec, NumberedVec, Walk, draw_outcomes, outcome_arrays
 from rlbench.training.trainer import Trainer, load
@@ -24,12 +24,12 @@ def test_they_obey_gymnasium_and_are_put_back(id):
     env.reset(1)
     other.reset(2)
     act = np.random.default_rng(0).integers(gym.make(id).action_space.n, size=(90, 4))
-    for a in act[:50]:
-        env.step(a)
+    for a in act[:50]: env.step({AGENT: a})
     other.restore(env.state())
     for a in act[50:]:
-        for x, y in zip(env.step(a), other.step(a)):
-            np.testing.assert_array_equal(x, y)
+        one = env.step({AGENT: a})[AGENT]
+        two = other.step({AGENT: a})[AGENT]
+        assert same(tuple(one), tuple(two))
 
 
 # ---- the walk
@@ -44,12 +44,12 @@ def test_values_of_a_walk_are_a_straight_line(half, left, right):
 
 def test_a_walk_starts_in_the_middle_and_is_fair():
     env = make("rlbench/Copies-v0", 4000, copies=4000, settings=dict(states=5, left=0.))
-    assert (env.reset(0) == np.arange(4000) * 7 + 3).all()
+    assert (env.reset(0)[AGENT] == np.arange(4000) * 7 + 3).all()
     paid = np.zeros(4000)
     lengths = np.zeros(4000)
     open_ = np.ones(4000, bool)
     while open_.any():
-        step = env.step(np.zeros(4000, int))
+        step = env.step({AGENT: np.zeros(4000, int)})[AGENT]
         lengths += open_
         paid += step.rew * open_
         open_ &= ~step.term
@@ -74,12 +74,12 @@ def test_going_left_loses_on_average():
     env = make("rlbench/Copies-v0", 3000, copies=3000, **world)
     env.reset(0)
     act = np.arange(3000) % 4
-    first = env.step(act)
+    first = env.step({AGENT: act})[AGENT]
     assert (first.rew == 0).all()
     assert (first.term == (act >= 2)).all()
     assert (first.next_obs % 3 == np.where(first.term, 2, 1)).all()
 
-    second = env.step(np.zeros(3000, int))
+    second = env.step({AGENT: np.zeros(3000, int)})[AGENT]
     paid = second.rew[~first.term]
     assert second.term[~first.term].all()
     assert paid.mean() == pytest.approx(.5, abs=4 * 2 / np.sqrt(1500))
@@ -125,12 +125,12 @@ def test_side_by_side_means_the_table_in_every_copy(world):
     table = gym.make(id).unwrapped.P
     rng = np.random.default_rng(0)
     S = len(table)
-    obs = env.reset(3)
+    obs = env.reset(3)[AGENT]
     assert (obs // S == [0, 1, 2, 3, 0, 1]).all()
 
     for _ in range(400):
         act = rng.integers(len(table[0]), size=6)
-        step = env.step(act)
+        step = env.step({AGENT: act})[AGENT]
         assert (step.next_obs // S == obs // S).all()
         assert (step.obs // S == obs // S).all()
         for i in range(6):
@@ -146,7 +146,7 @@ def test_the_limit_is_the_worlds(num_envs):
     env = make("rlbench/Copies-v0", num_envs, copies=3, **limited)
     env.reset(0)
     for t in range(1, 15):
-        step = env.step(np.zeros(num_envs, int))
+        step = env.step({AGENT: np.zeros(num_envs, int)})[AGENT]
         assert (step.trunc == (t % 7 == 0)).all()
         assert not step.term.any()
     assert CopiesVec(2, world="rlbench/Walk-v0").limit == np.inf
@@ -182,7 +182,7 @@ def test_copies_learn_apart():
     world = dict(world="rlbench/CliffWalk-v0", copies=30)
     trainer = Trainer("rlbench/Copies-v0", "qlearning", num_envs=30, env_settings=world)
     trainer.run(steps=30 * 300)
-    q = trainer.learner.nets.q.q.detach().reshape(30, 48, 4)
+    q = trainer.learner.nets.q.values.reshape(30, 48, 4)
     assert len({tuple(one.flatten().tolist()) for one in q}) == 30
     assert (q != 0).any((1, 2)).all()
 

@@ -79,7 +79,8 @@ class Episodes:
         return f"Episodes({self.total} finished, {means} over the last {len(self.finished)})"
 
     def state(self):
-        return dict(ret=self.ret, length=self.length, finished=[tuple(one) for one in self.finished], total=self.total)
+        finished = [tuple(one) for one in self.finished]
+        return dict(ret=self.ret.copy(), length=self.length.copy(), finished=finished, total=self.total)
 
     def restore(self, tree):
         self.ret = tree["ret"].copy()

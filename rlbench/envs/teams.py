@@ -92,7 +92,7 @@ class TeamList(Replayed):
                 first[name][row] = agent not in acted
                 rew[name][row] = paid.get(agent, 0.)
                 term[name][row] = ended.get(agent, False)
-                trunc[name][row] = cut.get(agent, False) and not ended[agent]
+                trunc[name][row] = cut.get(agent, False) and not ended.get(agent, False)
             if not env.agents: fresh.append(i)
         self.obs = snapshot(next_obs)
         for i in fresh:

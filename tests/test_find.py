@@ -1,0 +1,104 @@
+"""One door for all environments: ids, files, classes; and gymnasium knows ours as soon as the library is imported."""
+import subprocess
+import sys
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlbench.core.spaces import AGENT
+from rlbench.envs.env import EnvList, EnvProblem
+from rlbench.envs.find import find, from_code, known, make
+from rlbench.envs.native import NativeVec
+from rlbench.envs.registration import ENTRIES, TEAMS, register_all
+
+OWN = '''
+import gymnasium as gym
+import numpy as np
+
+class Still(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, reward=1.):
+        self.reward = reward
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, act):
+        return np.zeros(2, np.float32), self.reward, False, False, {}
+'''
+
+
+@pytest.mark.parametrize("wrong,near", [
+    ("CartPol-v1", "CartPole-v1"),
+    ("rlbench/ClifWalk-v0", "rlbench/CliffWalk-v0"),
+    ("rlbench/Penies-v0", "rlbench/Pennies-v0"),
+])
+def test_an_unknown_id_names_the_nearest(wrong, near):
+    for ask in (known, make):
+        with pytest.raises(EnvProblem, match=f"no environment '{wrong}'; did you mean '{near}'"):
+            ask(wrong)
+
+
+def test_what_is_no_environment_is_refused():
+    with pytest.raises(EnvProblem, match="got list"):
+        make([1])
+    with pytest.raises(EnvProblem, match="nowhere.py cannot be imported"):
+        make("nowhere.py:World")
+
+
+def test_classes_in_files_are_found_and_what_is_not_there_is_named(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    env = make(f"{file}:Still", 3, reward=2.)
+    env.reset(0)
+    assert env.step({AGENT: np.zeros(3, int)})[AGENT].rew.tolist() == [2, 2, 2]
+    with pytest.raises(EnvProblem, match="has no Stil; environments there: Still"):
+        make(f"{file}:Stil")
+    assert from_code("CartPole-v1") is None
+    assert from_code("rlbench.envs.walks:Walk").__name__ == "Walk"
+
+
+def test_the_vector_form_is_taken_where_there_is_one_and_wanted():
+    assert isinstance(make("CartPole-v1", 2), NativeVec)
+    assert isinstance(make("CartPole-v1", 2, native=False), EnvList)
+    assert isinstance(make("CartPole-v1", 1), EnvList)
+    vector = make("CartPole-v1", 2)
+    assert find(vector, {}).vector(7, True) is vector
+
+
+def test_every_line_of_the_table_makes_an_environment():
+    for name in ENTRIES:
+        env = make(f"rlbench/{name}-v0", 2)
+        assert env.num_envs == 2 and list(env.behaviours) == [AGENT]
+        env.close()
+    for id in TEAMS:
+        assert len(make(id, 2).behaviours) == 2
+
+
+def test_registering_twice_changes_nothing():
+    register_all()
+    before = dict(gym.registry)
+    register_all()
+    assert dict(gym.registry) == before
+
+
+TELL = "; ".join([
+    "print(gymnasium.make('rlbench/CliffWalk-v0').unwrapped.shape)",
+    "print(sum(id.startswith('rlbench/') for id in gymnasium.registry))",
+])
+
+
+@pytest.mark.parametrize("order", ["import rlbench; import gymnasium", "import gymnasium; import rlbench"])
+def test_gymnasium_knows_them_after_import_rlbench_in_either_order(order):
+    done = subprocess.run([sys.executable, "-c", f"{order}; {TELL}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["(4,", "12)", str(len(ENTRIES))]
+
+
+def test_the_library_alone_imports_neither_torch_nor_gymnasium():
+    told = "import sys, rlbench; print('torch' in sys.modules, 'gymnasium' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
