@@ -370,7 +370,8 @@ def test_everything_is_explained():
     text = repr(config.explain("gamma"))
     html = config.explain("gamma")._repr_html_()
     for words in ("0.7", "command line", "0.5 (file <a>.toml), 0.99 (default)", "discount per step",
-                  "rewards come late", "a number from 0 to 1", "Toy (section agent)", "can change between any two events"):
+                  "rewards come late", "a number from 0 to 1", "Toy (section agent)",
+                  "can change between any two events"):
         assert words in text
         assert words.replace("<", "&lt;").replace(">", "&gt;") in html
     assert "fixed from the start" in repr(config.explain("hidden"))
