@@ -40,7 +40,7 @@ def real(batch):
     return bool((batch.turn == 0).all())
 
 
-# ---- Dyna-Q and Dyna-Q+ --------------------------------------------------------------------------------------------------
+# ---- Dyna-Q and Dyna-Q+ --------------------------------------------------------------------------
 
 class DynaBox:
     "The box of section 8.2 for N environments in mazes of their own"
@@ -176,7 +176,11 @@ def after_the_change(rows, later, kappas, known, steps, runs=40):
     trainer = trainer_for(planning_steps=10, lr=.5, copies=runs, maze=maze)
     trainer.run(steps=known * runs)
     trainers = [trainer.fork(kappa=kappa) for kappa in kappas]
-    return [sum(one.until("step").data.rew for _ in range(steps)) for one in trainers]
+    found = []
+    for one in trainers:
+        reward = [one.until("step").data.rew for _ in range(steps)]
+        found.append(np.sum(reward, 0))
+    return found
 
 
 def test_a_bonus_gets_round_a_wall_that_moved():
@@ -205,7 +209,7 @@ def test_untried_actions_are_thought_of_only_with_a_bonus():
         assert untried == some
 
 
-# ---- prioritised sweeping ------------------------------------------------------------------------------------------------
+# ---- prioritised sweeping ------------------------------------------------------------------------
 
 class SweepBox:
     "The box of section 8.4: table, pairs in the order of their updates, what is still queued"
@@ -228,7 +232,8 @@ class SweepBox:
 
     def insert(self, s, a):
         size = abs(self.error(s, a))
-        if size > self.theta: self.waiting[s, a] = max(self.waiting.get((s, a), 0), size)
+        if size > self.theta:
+            self.waiting[s, a] = max(self.waiting.get((s, a), 0), size)
 
     def sweep(self):
         pair = min(self.waiting, key=lambda pair: (-self.waiting[pair], pair))
@@ -252,7 +257,8 @@ class SweepBox:
 
 
 @settings(max_examples=8, deadline=None)
-@given(n=st.integers(1, 8), theta=st.sampled_from([0., 1e-4, .05]), alpha=st.sampled_from([.1, .5, 1.]), seed=st.integers(0, 99))
+@given(n=st.integers(1, 8), theta=st.sampled_from([0., 1e-4, .05]), alpha=st.sampled_from([.1, .5, 1.]),
+       seed=st.integers(0, 99))
 def test_sweeping_is_the_box(n, theta, alpha, seed):
     more = dict(algo="prioritised_sweeping", maze=dict(rows=SMALL), planning_steps=n, theta=theta, lr=alpha, seed=seed)
     untouched, trainer = trainer_for(**more), trainer_for(**more)
@@ -260,7 +266,8 @@ def test_sweeping_is_the_box(n, theta, alpha, seed):
     while trainer.steps < 120 or trainer.owed:
         event = trainer.advance()
         batch = trainer.learner.last.batch if event.kind == "learn" else None
-        if batch and not real(batch): order.append((batch.obs.item(), batch.act.item()))
+        if batch and not real(batch):
+            order.append((batch.obs.item(), batch.act.item()))
     box = SweepBox(untouched, n, theta, alpha).run(120)
     assert order == box.order
     np.testing.assert_allclose(table_of(trainer), box.q, atol=1e-12)
@@ -305,7 +312,8 @@ def test_several_environments_share_the_queue():
     trainer = trainer_for("prioritised_sweeping", copies=3, maze=dict(rows=SMALL), lr=1., planning_steps=20)
     most = 0
     for _ in range(600):
-        if trainer.advance().kind != "learn" or real(trainer.learner.last.batch): continue
+        if trainer.advance().kind != "learn" or real(trainer.learner.last.batch):
+            continue
         most = max(most, len(trainer.learner.last.batch))
     trainer.run(steps=2000)
     best = table_of(trainer)[trainer.env.single.unwrapped.start_states].max(-1)
@@ -320,7 +328,7 @@ def test_queue_keeps_the_higher_urgency():
     assert queue.priority.flatten().tolist() == pytest.approx([0, .7, 0, 0])
 
 
-# ---- both ----------------------------------------------------------------------------------------------------------------
+# ---- both ----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("algo", ["dyna", "prioritised_sweeping"])
 def test_a_run_continues_in_the_middle_of_planning(algo, tmp_path):
@@ -331,8 +339,8 @@ def test_a_run_continues_in_the_middle_of_planning(algo, tmp_path):
         trainer.save(tmp_path / "a.rlb")
         twin = load(tmp_path / "a.rlb")
         straight = trainer.fork()
-        kinds = [[one.advance().kind for _ in range(25)] for one in (straight, twin)]
-        assert kinds[0] == kinds[1]
+        for _ in range(25):
+            assert straight.advance().kind == twin.advance().kind
         assert same(twin.state(), straight.state())
 
 

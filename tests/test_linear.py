@@ -22,7 +22,7 @@ BAIRD = dict(behaviour=(6 / 7, 1 / 7), policy=(0., 1.), initial=(1., 1, 1, 1, 1,
 numbers = st.floats(-3, 5, width=32)
 
 
-# ---- tiles ---------------------------------------------------------------------------------------------------------------
+# ---- tiles ---------------------------------------------------------------------------------------
 
 def tile_by_hand(point, low, high, tiles, tilings):
     "One number for each tiling, in plain Python"
@@ -85,7 +85,8 @@ def test_values_are_sums_and_an_update_moves_one_weight_of_each_tiling():
 def test_boxes_without_bounds_say_which_and_what_to_do():
     with pytest.raises(SpaceProblem, match=r"none in dimension 1, 3.*low= and high="):
         Trainer("CartPole-v1", "linear_sarsa")
-    trainer = Trainer("CartPole-v1", "linear_sarsa", tiles=4, epsilon=.1, low=(-2.4, -3, -.21, -3), high=(2.4, 3, .21, 3))
+    bounds = dict(low=(-2.4, -3, -.21, -3), high=(2.4, 3, .21, 3))
+    trainer = Trainer("CartPole-v1", "linear_sarsa", tiles=4, epsilon=.1, **bounds)
     assert trainer.run(steps=300).learner.nets.q.w.abs().sum() > 0
     with pytest.raises(ConfigError, match="must be below"):
         Trainer("CartPole-v1", "linear_sarsa", low=(2.4, -3, -.21, -3), high=(2.4, 3, .21, 3))
@@ -100,7 +101,7 @@ def test_boxes_without_bounds_say_which_and_what_to_do():
         Trainer("Pendulum-v1", "linear_sarsa")
 
 
-# ---- semi-gradient control ---------------------------------------------------------------------------------------------------
+# ---- semi-gradient control -----------------------------------------------------------------------
 
 HOWS = [dict(target="sarsa"), dict(target="expected"), dict(target="q"), dict(n_step=3), dict(n_step=4, td_lambda=.5),
         dict(target="q", double=True), dict(target="expected", off_policy="tree", n_step=3),
@@ -166,7 +167,8 @@ class Box:
         for t, row in enumerate(self.rows):
             if t - self.n >= start: self.update(t - self.n, t - 1, row.act[0])
             if row.trunc[0]:
-                for first in range(max(start, t - self.n + 1), t + 1): self.update(first, t, None)
+                for first in range(max(start, t - self.n + 1), t + 1):
+                    self.update(first, t, None)
                 start = t + 1
         return start
 
@@ -182,16 +184,16 @@ def test_n_step_sarsa_on_tiles_is_the_box():
 
 
 def test_figure_10_2():
-    "Mountain car, one step, α = .5: the book's mean over 100 runs is about 1000 in the first episode, 200 in the thirtieth"
+    "Mountain car, one step, α = .5: the book's mean is about 1000 in the first episode, 200 in the thirtieth"
     trainer = car(seed=0)
     lengths = [trainer.until("episode").ended[0].length for _ in range(28)]
     assert lengths[0] > 700
-    assert np.mean(lengths[20:]) < 300                              # deviation of an episode is about 60 here, of 8 of them 20
+    assert np.mean(lengths[20:]) < 300                    # deviation of an episode is about 60, of 8 of them 20
     assert np.mean(lengths[:4]) > np.mean(lengths[4:12]) > np.mean(lengths[20:])
 
 
 def test_figure_10_4():
-    "Mountain car, n = 4, α = .5, 8 tilings of 8 x 8, always greedy: many hundred steps in the first episodes, about 200 after ten"
+    "Mountain car, n = 4, α = .5, always greedy: many hundred steps in the first episodes, about 200 after ten"
     trainer = car(n_step=4, seed=0)
     lengths = [trainer.until("episode").ended[0].length for _ in range(12)]
     assert lengths[0] > 400 and min(lengths) >= 85  # no policy is faster from the lucky side of the valley
@@ -220,7 +222,7 @@ def test_backup_names_points_of_a_box():
     assert "3 more steps" in str(diagram(n_step=4))
 
 
-# ---- prediction ----------------------------------------------------------------------------------------------------------
+# ---- prediction ----------------------------------------------------------------------------------
 
 def star(method, steps, **more):
     "Weights (steps, 8) of a run on the star"
@@ -278,8 +280,9 @@ def test_one_hot_prediction_is_the_value_of_the_policy():
     "A walk of five states, each way with its own chance: exact values by solving, learned off the policy"
     model = model_of(GridWorld("H.S.G"))
     want = evaluate_policy(model, np.tile([0., .75, 0., .25], (5, 1)), .9)  # up, right, down, left
-    trainer = Trainer("rlbench/FourRooms-v0", "linear_td", method="tdc", gamma=.9, lr=Linear(.1, .004, 5000), beta=.02, num_envs=4,
-                      behaviour=(0., .5, 0., .5), policy=(0., .75, 0., .25), env_settings=dict(rows="H.S.G"))
+    chances = dict(behaviour=(0., .5, 0., .5), policy=(0., .75, 0., .25))
+    trainer = Trainer("rlbench/FourRooms-v0", "linear_td", method="tdc", gamma=.9, lr=Linear(.1, .004, 5000), beta=.02,
+                      num_envs=4, env_settings=dict(rows="H.S.G"), **chances)
     trainer.run(steps=12_000)
     got = trainer.learner.algo.values(trainer.learner.nets, torch.arange(5)).numpy()
     np.testing.assert_allclose(got[1:4], want[1:4], atol=.05)

@@ -1,6 +1,7 @@
-"""Temporal differences and traces against the loops of Sutton & Barto in plain Python, and against the pictures of chapters 6, 7 and 12.
+"""Differences and traces against the loops of Sutton & Barto in plain Python, and the pictures of chapters 6 to 12.
 
-Numbers called ORACLE come from plain Python simulations of the book's pages, 40 to 4000 runs, that share no code with the library.
+Numbers called ORACLE come from plain Python simulations of the book's pages, 400 to 4000 runs, that share no code with
+the library.
 """
 import itertools
 
@@ -30,7 +31,7 @@ def copies(world, runs, algo, world_settings=None, **more):
     return Trainer("rlbench/Copies-v0", algo, num_envs=runs, env_settings=worlds, **more)
 
 
-# ---- the book, in plain Python -----------------------------------------------------------------------------------------
+# ---- the book, in plain Python -------------------------------------------------------------------
 
 def finish(trainer):
     "Learn what is owed, and collect no more"
@@ -54,7 +55,8 @@ def played(trainer, steps):
     trainer.watchers.append(lambda _, event: coins.append(event.data.get("coin")) if event.kind == "process" else None)
     for _ in range(steps):
         data = trainer.until("step").data
-        for env, rows in enumerate(lists): rows.append(row_of(data, env, states))
+        for env, rows in enumerate(lists):
+            rows.append(row_of(data, env, states))
     finish(trainer)
     return lists, coins
 
@@ -64,12 +66,12 @@ def episodes(rows):
     return [rows[a:b] for a, b in itertools.pairwise([0, *ends, len(rows)]) if a < b]
 
 
-class Book:
-    "Tables of action values (or of values: one column) and the updates of the book"
+class BookSettings:
+    "Tables of action values (or of values: one column), and what the book calls the settings"
 
     def __init__(self, S, A, target, gamma, lr, n_step=1, td_lambda=1., off_policy="none", epsilon=.1, double=False,
                  trace=None, initial=0.):
-        self.Q = [[[initial] * A for _ in range(S)] for _ in range(2)]
+        self.Q = np.full((2, S, A), initial)
         self.A = A
         self.target = target
         self.gamma = gamma
@@ -81,6 +83,10 @@ class Book:
         self.double = double
         self.trace = trace
         self.next_action = target == "sarsa" and off_policy == "none"
+
+
+class Book(BookSettings):
+    "The updates of the book"
 
     def pi(self, q):
         best = [x == max(q) for x in q]
@@ -105,12 +111,13 @@ class Book:
         mean = judge[to][act] if takes_next else self.mean(mine, judge, to)
         if n == 1 or not known: return r + self.gamma * mean
         G = self.ret(episode, t + 1, n - 1, mine, judge)
-        if self.off == "none": return r + self.gamma * ((1 - self.lam) * mean + self.lam * G)
+        if self.off == "none":
+            return r + self.gamma * ((1 - self.lam) * mean + self.lam * G)
         return r + self.gamma * (mean + self.lam * self.share(mine[to], act, b) * (G - judge[to][act]))
 
     def tables(self, coins):
         heads = bool(self.double and next(coins))
-        return self.Q[heads], self.Q[heads != self.double]
+        return self.Q[int(heads)], self.Q[int(heads != self.double)]
 
     def learn(self, rows, coins=()):
         return self.n_step(rows, iter(coins)) if self.trace is None else self.traces(rows, iter(coins))
@@ -150,7 +157,7 @@ def book_traces(book, rows, coins):
             q = mine[s][a]
             ahead = q - old if book.trace == "dutch" else 0.
             move = book.alpha * (r + book.gamma * follows - q + ahead) * z
-            for i, j in np.ndindex(*z.shape): mine[i][j] += move[i, j]
+            mine += move
             mine[s][a] -= book.alpha * ahead
             old = follows
     return book
@@ -166,10 +173,12 @@ def of_control(how):
 
 
 WAYS = (dict(), dict(n_step=3), dict(n_step=3, td_lambda=.6), dict(n_step=40), dict(n_step=4, off_policy="tree"),
-        dict(n_step=4, off_policy="importance"), dict(n_step=4, td_lambda=.5, off_policy="importance"), dict(double=True),
+        dict(n_step=4, off_policy="importance"), dict(n_step=4, td_lambda=.5, off_policy="importance"),
+        dict(double=True),
         dict(n_step=3, off_policy="tree", double=True), dict(trace="accumulating", td_lambda=.8),
         dict(trace="replacing", td_lambda=.8, off_policy="tree"),
-        dict(trace="accumulating", td_lambda=.8, off_policy="importance"), dict(trace="replacing", td_lambda=.7, double=True))
+        dict(trace="accumulating", td_lambda=.8, off_policy="importance"),
+        dict(trace="replacing", td_lambda=.7, double=True))
 CONTROL = [dict(target=target, **how) for target in ("sarsa", "expected", "q") for how in WAYS]
 CONTROL.append(dict(target="sarsa", trace="dutch", td_lambda=.9))
 
@@ -186,7 +195,8 @@ def test_control_is_the_books_loop(how):
 
 
 PREDICTION = [dict(), dict(n_step=4), dict(n_step=1000), dict(n_step=4, td_lambda=0.), dict(n_step=4, td_lambda=.7),
-              dict(n_step=1000, td_lambda=.7), *(dict(trace=trace, td_lambda=lam) for trace in RAISED for lam in (.8, 1.))]
+              dict(n_step=1000, td_lambda=.7)]
+PREDICTION += [dict(trace=trace, td_lambda=lam) for trace in RAISED for lam in (.8, 1.)]
 
 
 @pytest.mark.parametrize("how", PREDICTION, ids=lambda how: " ".join(map(str, how.values())) or "TD(0)")
@@ -248,7 +258,7 @@ def test_traces_of_environments_that_share_a_table_add_up():
     assert np.abs(tables_of(trainer)[0, :, 0] - V).max() < 1e-12
 
 
-# ---- what is the same --------------------------------------------------------------------------------------------------
+# ---- what is the same ----------------------------------------------------------------------------
 
 def learned(algo, steps=80, world="rlbench/FrozenLake-v0", world_settings=LAKE, **how):
     "Tables after a run; equal settings of the acting give equal runs"
@@ -310,7 +320,7 @@ def test_chances_add_up_and_prefer_the_best(q, epsilon):
     assert ((q == q.amax(-1, keepdim=True)) <= (p >= p.amax(-1, keepdim=True) - 1e-12)).all()
 
 
-# ---- the book's pictures -----------------------------------------------------------------------------------------------
+# ---- the book's pictures -------------------------------------------------------------------------
 
 def errors(states, left, runs, marks, algo="td", **how):
     "(runs, marks) root mean square error of the values after so many episodes"
@@ -416,7 +426,8 @@ def returns_of(trainer, count):
 
 
 SHORT_CLIFF = dict(rows="......\n......\nSCCCCG", max_episode_steps=-1)
-CLIFF = {"sarsa": (-24.5, 9.6), "q": (-22.6, 6.7), "expected": (-14.1, 3.2)}  # ORACLE: return of episodes 20 to 60, deviation
+CLIFF = {  # ORACLE: return of episodes 20 to 60, and its deviation from run to run
+    "sarsa": (-24.5, 9.6), "q": (-22.6, 6.7), "expected": (-14.1, 3.2)}
 
 
 @pytest.mark.parametrize("target", CLIFF)
@@ -438,7 +449,7 @@ def test_the_beginning_of_example_65():
     assert ended.mean() == pytest.approx(7.24, abs=4 * 1.1 / np.sqrt(runs))
 
 
-# ---- as a member of the library ----------------------------------------------------------------------------------------
+# ---- as a member of the library ------------------------------------------------------------------
 
 NAMES = ["td", "sarsa", "double_q", "tree_backup", "td_lambda", "sarsa_lambda"]
 HOWS = [("td", dict(n_step=4)), ("td_lambda", dict(trace="dutch", td_lambda=.9)), ("sarsa", {}),
@@ -493,10 +504,12 @@ def test_late_learning_is_the_books_loop_too(target):
     trainer = Trainer("rlbench/FrozenLake-v0", "sarsa", env_settings=LAKE, **common)
     trainer.learning = False
     rows = [row_of(trainer.until("step").data, 0, 16) for _ in range(50)]
-    while not (rows[-1][4] or rows[-1][5]): rows.pop()              # the last episode is open: it is learned as far as it goes
+    while not (rows[-1][4] or rows[-1][5]):
+        rows.pop()              # the last episode is open: it is learned as far as it goes
     trainer.learning = True
     trainer.collecting = False
-    while trainer.learner.own["learned"][0] < len(rows) or trainer.learner.todo: trainer.advance()
+    while trainer.learner.own["learned"][0] < len(rows) or trainer.learner.todo:
+        trainer.advance()
     assert np.abs(tables_of(trainer)[0] - np.array(Book(16, 4, **common).learn(rows).Q[0])).max() < 1e-12
 
 
@@ -530,7 +543,8 @@ def test_views_answer(name):
     assert error.shape == (60,)
     row = rows[int(rows.term.logical_not().nonzero()[-1])]
     last = error[int(rows.term.logical_not().nonzero()[-1])].item()
-    if of_values: assert last == pytest.approx((row.rew + val[row.next_obs] - val[row.obs]).item())
+    if of_values:
+        assert last == pytest.approx((row.rew + val[row.next_obs] - val[row.obs]).item())
     if name == "double_q":
         assert last == pytest.approx((row.rew + val[row.next_obs].max() - val[row.obs, row.act]).item())
 
@@ -562,7 +576,8 @@ def diagram(trainer):
 
 
 SHAPES = [("td", {}, 1, 2), ("td", dict(n_step=50), 1, 4), ("sarsa", {}, 1, 3), ("sarsa", dict(target="q"), 4, 3),
-          ("sarsa", dict(target="expected"), 4, 3), ("sarsa", dict(n_step=3), 1, 7), ("tree_backup", dict(n_step=2), 4, 5),
+          ("sarsa", dict(target="expected"), 4, 3), ("sarsa", dict(n_step=3), 1, 7),
+          ("tree_backup", dict(n_step=2), 4, 5),
           ("tree_backup", dict(n_step=60), 4, 8), ("double_q", {}, 4, 3),
           ("sarsa", dict(n_step=2, off_policy="importance", target="q"), 4, 5), ("sarsa_lambda", {}, 1, 3)]
 
@@ -592,7 +607,8 @@ def test_an_end_is_drawn_as_an_end():
 
 WRONG = [("td", dict(trace="dutch"), "trace"), ("sarsa_lambda", dict(n_step=2), "n_step"),
          ("sarsa_lambda", dict(trace="dutch", target="expected"), "true online"),
-         ("sarsa_lambda", dict(trace="dutch", double=True), "true online"), ("tree_backup", dict(target="sarsa"), "expected")]
+         ("sarsa_lambda", dict(trace="dutch", double=True), "true online"),
+         ("tree_backup", dict(target="sarsa"), "expected")]
 
 
 @pytest.mark.parametrize("algo, how, message", WRONG, ids=str)
