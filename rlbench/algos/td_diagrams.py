@@ -9,8 +9,6 @@ __all__ = ['state_chain', 'action_tree', 'ends_of_chain', 'weighed_step', 'one_s
 # %% ../../nbs/4_algos/491_td_diagrams.ipynb #4910a004
 from dataclasses import replace
 
-import torch
-
 from .dyna import ModelLearner, PrioritisedSweeping
 from .linear import LinearSarsa, LinearTD
 from .questions import (Node, backup_diagram, called, did, eligibility, fan, learned_model,

@@ -49,7 +49,7 @@ class Traces(nn.Module):
         return torch.tensordot(weight, self.z[env], 1)
 
 # %% ../../nbs/4_algos/415_traces.ipynb #4150a014
-def look_ahead(traces, env,   # (B,)
+def foresee(traces, env,   # (B,)
                first,         # (B,) bool, nothing leads up to these rows
                next_val):     # (B,) what follows them, as it is worth now
     "Keep what was foreseen at the last step, and what is foreseen now"
@@ -90,7 +90,7 @@ class Tracing:
         now = rows.later[:, :-1]
         then = rows.later[:, 1:]
         _, next_val, _ = self.look(nets, now, then, rows.get("coin"))
-        look_ahead(nets.traces, rows.env, rows.first, next_val[:, 0])
+        foresee(nets.traces, rows.env, rows.first, next_val[:, 0])
 
     def update(self, nets, batch):
         self.follow(nets, batch)
