@@ -14,7 +14,6 @@ from torch import nn
 
 from .algorithm import Algorithm, register
 from .one_step import GreedyTable, just_taken, turns
-from .qlearning import td_target
 from ..core.batch import Batch, as_numpy
 from ..core.schedules import Schedule
 from ..core.settings import hp
@@ -121,8 +120,8 @@ class ModelLearner(GreedyTable, ModelSettings):
     def judge(self, nets, batch):
         "Values of pairs by number (B,), and what their rows say they should be (B,)"
         q = nets.q.values
-        best = q[batch.next_obs].amax(-1)
-        return q[batch.obs, batch.act], td_target(batch.rew, batch.term, best, self.gamma)
+        best = q[batch.next_obs].amax(-1).masked_fill(batch.term, 0)
+        return q[batch.obs, batch.act], batch.rew + self.gamma * best
 
     def correct(self, nets, batch):
         "Q-learning's update -> its named parts"

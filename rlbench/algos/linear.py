@@ -16,7 +16,6 @@ from torch import nn
 
 from .algorithm import Algorithm, register
 from .one_step import OneStep
-from .qlearning import td_target
 from .td import Sarsa, learning_tables
 from ..core.batch import Batch
 from ..core.schedules import Schedule
@@ -268,9 +267,9 @@ class LinearTD(OneStep, PredictionSettings):
     def judge(self, nets, batch):
         "Named tensors (B,): values, errors, and how much the rows count"
         val = self.values(nets, batch.obs)
-        next_val = self.values(nets, batch.next_obs)
+        next_val = self.values(nets, batch.next_obs).masked_fill(batch.term, 0)
         ratio = nets.v.policy[batch.act.long()] / batch.logp.exp()
-        delta = td_target(batch.rew, batch.term, next_val, self.gamma) - val
+        delta = batch.rew + self.gamma * next_val - val
         return Batch(val=val, next_val=next_val, delta=delta, ratio=ratio)
 
     def update(self, nets, batch):

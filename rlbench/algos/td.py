@@ -16,7 +16,6 @@ from torch import nn
 
 from .algorithm import Algorithm, register
 from .one_step import turns
-from .qlearning import td_target
 from ..buffers.returns import scan
 from ..buffers.ring import Ring
 from ..core.batch import Batch, as_numpy, each
@@ -125,7 +124,7 @@ class Differences(TDSettings):
         now = batch.later[:, :-1]
         then = batch.later[:, 1:]
         val, next_val, share = self.look(nets, now, then, batch.get("coin"))       # each (B, n)
-        error = td_target(now.rew, now.term, next_val, self.gamma) - val
+        error = now.rew + self.gamma * next_val.masked_fill(now.term, 0) - val
         return summed(error * now.valid, self.gamma * self.td_lambda * share * then.valid)
 
     def after(self, nets, own, taken):

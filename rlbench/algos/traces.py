@@ -32,7 +32,7 @@ class Traces(nn.Module):
     def __init__(self, num_envs, states, actions):
         super().__init__()
         self.register_buffer("z", torch.zeros(num_envs, states, actions, dtype=torch.float64))
-        self.register_buffer("reached", torch.full((num_envs,), -1))      # number of the last row that raised them
+        self.register_buffer("reached", torch.full((num_envs,), -1))      # the last row that raised them
         self.register_buffer("foreseen", torch.zeros(2, num_envs, dtype=torch.float64))   # see below
 
     def step(self, env, # (B,) different environments
@@ -49,7 +49,7 @@ class Traces(nn.Module):
         return torch.tensordot(weight, self.z[env], 1)
 
 # %% ../../nbs/4_algos/415_traces.ipynb #4150a014
-def look_ahead(traces, env,   # (B,)
+def foresee(traces, env,   # (B,)
                first,         # (B,) bool, nothing leads up to these rows
                next_val):     # (B,) what follows them, as it is worth now
     "Keep what was foreseen at the last step, and what is foreseen now"
@@ -90,7 +90,7 @@ class Tracing:
         now = rows.later[:, :-1]
         then = rows.later[:, 1:]
         _, next_val, _ = self.look(nets, now, then, rows.get("coin"))
-        look_ahead(nets.traces, rows.env, rows.first, next_val[:, 0])
+        foresee(nets.traces, rows.env, rows.first, next_val[:, 0])
 
     def update(self, nets, batch):
         self.follow(nets, batch)
@@ -138,7 +138,8 @@ class SarsaLambda(Tracing, TraceSettings, ActionValues):
         return super().nets(spec, rng)
 
     def check(self):
-        if self.trace != "dutch" or (self.needs_next and not self.double): return
+        online = self.needs_next and not self.double
+        if self.trace != "dutch" or online: return
         raise ConfigError(f"{self.name}: trace='dutch' is the true online SARSA(λ), with target='sarsa', "
                           f"off_policy='none' and double=False; got target={self.target!r}, "
                           f"off_policy={self.off_policy!r}, double={self.double}. Try trace='replacing'")
