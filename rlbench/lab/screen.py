@@ -73,9 +73,15 @@ def tiles_of(cards):
 class Board(Blank):
     "Cards, and which of them are shown"
     def __init__(self, cards):
+        self.lay(cards)
+
+    def lay(self, cards):
+        "These cards from now on"
         self.cards = cards
         self.notes = [card.view.note for card in cards if card.view.note]
-        self.complain = None    # complain(title, traceback): who is told of a view that fails
+
+    def complain(self, title, trace):
+        "A view has failed; a board with a place for such news says it there"
 
     def note(self, trainer, event):
         for listen in self.notes: listen(trainer, event)
@@ -86,7 +92,7 @@ class Board(Blank):
     def draw(self, card, owner, moving):
         "One card, and a word to whoever wants to know if it failed"
         well = card.draw(owner.trainer, moving, owner.count)
-        if not well and self.complain:
+        if not well:
             self.complain(f"{card.view.title} cannot be drawn", card.broken)
         card.drawn_at = perf_counter()
 
