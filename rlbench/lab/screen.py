@@ -116,9 +116,8 @@ def out_of_date(card, count, rate):
 # %% ../../nbs/8_lab/85_screen.ipynb #fe8d9843
 class Screen(Board):
     "Shows a trainer on cards, within a budget of time"
-    def __init__(self, cards, status, share=.04, rate=10.):
+    def __init__(self, cards, share=.04, rate=10.):
         super().__init__(cards)
-        self.status = status        # status(owner, moving): the words
         self.share = share          # of the time, for drawing
         self.rate = rate            # pictures a second of one view
         self.next_at = 0.
@@ -146,8 +145,11 @@ class Screen(Board):
         self.tell(owner, False)
         self.unkept = True
 
+    def publish(self, owner, moving):
+        "The words; a screen with a place for them says them there"
+
     def tell(self, owner, moving):
-        self.status(owner, moving)
+        self.publish(owner, moving)
         self.told_at = perf_counter()
 
     def store(self, owner):
