@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['VIEWS', 'chosen_views', 'Complaint', 'KeptPicture', 'Furniture', 'Page']
 
-# %% ../../nbs/8_lab/853_page.ipynb #5233829c
+# %% ../../nbs/8_lab/853_page.ipynb #b63469e0
 import html
 from functools import partial
 
@@ -15,16 +15,17 @@ from .backups import BackupView, ModelView, QueueView, TraceView
 from .components import Keys, styled
 from .controls import Clock, Controls, Status, counters, summary
 from .fields import FilesPanel, SettingsPanel
-from .inspect import BufferView, GradientView, UpdateView
+from .inspect import BufferView
 from .screen import Card, Screen
+from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
 from .views import ActionBars, EnvFrame, LearningCurve
 
-# %% ../../nbs/8_lab/853_page.ipynb #3bd5183a
+# %% ../../nbs/8_lab/853_page.ipynb #f0eaeb3d
 VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, BackupView,
-         TraceView, ModelView, QueueView, UpdateView, GradientView, BufferView)
+         TraceView, ModelView, QueueView, UpdateView, GradientView, TargetsView, BufferView)
 
-# %% ../../nbs/8_lab/853_page.ipynb #9f72e3ef
+# %% ../../nbs/8_lab/853_page.ipynb #b53ab08f
 def kinds_called(name):
     "The view classes of a name; ValueError says which names there are"
     kinds = [kind for kind in VIEWS if kind.name == name]
@@ -32,7 +33,7 @@ def kinds_called(name):
     names = dict.fromkeys(kind.name for kind in VIEWS)
     raise ValueError(f"no view {name!r}; there are {', '.join(names)}")
 
-# %% ../../nbs/8_lab/853_page.ipynb #f817cf72
+# %% ../../nbs/8_lab/853_page.ipynb #ff063cc0
 def chosen_views(wanted,  # view classes or names; None: all
                  trainer,
                  who):    # name of a behaviour
@@ -42,22 +43,22 @@ def chosen_views(wanted,  # view classes or names; None: all
         kinds += kinds_called(one) if isinstance(one, str) else [one]
     return [kind for kind in kinds if kind.fits(trainer, who)]
 
-# %% ../../nbs/8_lab/853_page.ipynb #939d8653
-def heading_of(trainer):
-    "(environment, who learns how, with which seed, in how many copies)"
-    names = [actor.algo.name for actor in trainer.actors.values()]
-    if len(names) > 1:
-        names = [f"{who}: {name}" for who, name in zip(trainer.actors, names)]
-    copies = f"{trainer.env.num_envs} environment{'s' * (trainer.env.num_envs > 1)}"
-    return str(trainer.env.id), f"{', '.join(names)} · seed {trainer.settings.seed} · {copies}"
+# %% ../../nbs/8_lab/853_page.ipynb #eb75b688
+def players_text(trainer):
+    "Who plays what: an algorithm's name, or one for each behaviour"
+    names = {who: actor.algo.name for who, actor in trainer.actors.items()}
+    if len(names) == 1: return next(iter(names.values()))
+    return ", ".join(f"{who}: {name}" for who, name in names.items())
 
-# %% ../../nbs/8_lab/853_page.ipynb #d1329567
+# %% ../../nbs/8_lab/853_page.ipynb #eed8c7db
 def heading_html(trainer):
     "The title of the page"
-    env, more = map(html.escape, heading_of(trainer))
+    env = html.escape(str(trainer.env.id))
+    copies = f"{trainer.env.num_envs} environment{'s' * (trainer.env.num_envs > 1)}"
+    more = html.escape(f"{players_text(trainer)} · seed {trainer.settings.seed} · {copies}")
     return f"<div class='rl-title'>{env}<span>{more}</span></div>"
 
-# %% ../../nbs/8_lab/853_page.ipynb #b3a09617
+# %% ../../nbs/8_lab/853_page.ipynb #e01bbf71
 def toggle_for(card, flip):
     "A switch that puts a card on the page or takes it away; `flip(card, on)`"
     title = card.view.title
@@ -65,7 +66,7 @@ def toggle_for(card, flip):
     switch.observe(lambda change: flip(card, change["new"]), "value")
     return styled(switch, f"rl-show-{card.view.name}")
 
-# %% ../../nbs/8_lab/853_page.ipynb #6935872d
+# %% ../../nbs/8_lab/853_page.ipynb #eddcb0c5
 class Choice:
     "Whose views are shown: a menu that is there only where one can choose; `react(who)`"
     def __init__(self, react):
@@ -95,7 +96,7 @@ class Choice:
         "As if it had been chosen in the menu"
         for menu in self.widget.children: menu.value = who
 
-# %% ../../nbs/8_lab/853_page.ipynb #6a008e56
+# %% ../../nbs/8_lab/853_page.ipynb #9235fdb4
 class Complaint:
     "A title and a traceback in red, or nothing"
     def __init__(self):
@@ -114,7 +115,7 @@ class Complaint:
         self.widget.value = ""
         self.widget.layout.display = "none"
 
-# %% ../../nbs/8_lab/853_page.ipynb #d824940e
+# %% ../../nbs/8_lab/853_page.ipynb #fda30226
 class KeptPicture:
     "The picture below the page, which stays in the file; before it is shown, renewing it does nothing"
     def __init__(self, name):
@@ -130,20 +131,20 @@ class KeptPicture:
         "Put `make()` in its place, another bundle"
         if self.handle is not None: self.handle.update(make(), raw=True)
 
-# %% ../../nbs/8_lab/853_page.ipynb #9000868d
+# %% ../../nbs/8_lab/853_page.ipynb #6665dbd9
 def frame_of(head, body, foot):
     "All of the page: rows one below the other, and in the middle views and side"
     middle = styled(widgets.HBox(body), "rl-body")
     return styled(widgets.VBox([*head, middle, *foot]), "rl-root")
 
-# %% ../../nbs/8_lab/853_page.ipynb #12c49ba6
+# %% ../../nbs/8_lab/853_page.ipynb #1dff236b
 def settings_panel(trainer, who, apply):
     "The card of settings of who learns, as a list; nobody else has one"
     if who not in trainer.learners: return []
     key = "{}" if len(trainer.actors) == 1 else who + ".{}"
     return [SettingsPanel(trainer.learners[who], key.format, apply)]
 
-# %% ../../nbs/8_lab/853_page.ipynb #be770047
+# %% ../../nbs/8_lab/853_page.ipynb #59a1eecb
 class Furniture(Screen):
     "Places for everything on the page, and what is said in them"
     def __init__(self, player):
@@ -154,7 +155,7 @@ class Furniture(Screen):
         self.status = Status()
         self.keys = Keys()
         self.complaint = Complaint()
-        self.choice = Choice(lambda who: player.ask(lambda: self.take(player.trainer)))
+        self.choice = Choice(self.turn)
         self.files = FilesPanel(player)
         self.settings = []      # of who is looked at: a SettingsPanel, or nothing
         self.title = widgets.HTML("")
@@ -164,6 +165,10 @@ class Furniture(Screen):
         top = styled(widgets.HBox([self.title, self.choice.widget]), "rl-bar")
         head = [top, self.controls.widget, self.status.widget, self.complaint.widget, self.toggles]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget])
+
+    def turn(self, who):
+        "Somebody else is to be shown"
+        self.player.ask(lambda: self.take(self.player.trainer))
 
     def complain(self, title, trace=""):
         self.complaint.say(title, trace)
@@ -184,18 +189,20 @@ class Furniture(Screen):
             card.tell()
 
         def answered(asked):
-            if asked.exception(): self.complain(f"{card.view.title}: {asked.exception()}")
+            problem = asked.exception()
+            if problem: self.complain(f"{card.view.title}: {problem}")
 
         self.player.ask(turn, looks=True).add_done_callback(answered)
 
-# %% ../../nbs/8_lab/853_page.ipynb #63d8f60d
+# %% ../../nbs/8_lab/853_page.ipynb #8ad8bd27
 def pressed(player, key):
     "What a key means: play or pause, reset, or a step of some size"
-    if key == "play": return player.pause() if player.state == "playing" else player.play()
+    if key == "play":
+        return player.pause() if player.state == "playing" else player.play()
     if key == "reset": return player.reset()
     return player.step("event" if key == "step" else key)
 
-# %% ../../nbs/8_lab/853_page.ipynb #889cef4d
+# %% ../../nbs/8_lab/853_page.ipynb #3452db2e
 class Page(Furniture):
     "A run on the page: controls, words, cards, fields"
     def __init__(self, player, wanted=None): # view classes or names; None: all that fit
@@ -204,7 +211,7 @@ class Page(Furniture):
         self.kept = KeptPicture(f"rlbench-{id(self):x}")
         self.take(player.trainer)
         self.keys.on_key(lambda key: pressed(player, key))
-        self.keys.observe(lambda change: player.ask(lambda: self.dark(change["new"])), "dark")
+        self.keys.observe(lambda change: player.ask(partial(self.dark, change["new"])), "dark")
         self.keys.observe(lambda change: self.calm(change["new"]), "still")
 
     def take(self, trainer):
@@ -242,11 +249,13 @@ class Page(Furniture):
         "What is on the screen as a bundle {MIME type: data}"
         trainer = self.player.trainer
         counts = [f"{name} {count}" for name, count in counters(trainer, self.choice.who)]
-        names = ", ".join(actor.algo.name for actor in trainer.actors.values())
-        image = self.keep(f"{trainer.env.id}, {names}: {' · '.join(counts)}", "dark" if self.keys.dark else "light")
+        heading = f"{trainer.env.id}, {players_text(trainer)}: {' · '.join(counts)}"
+        image = self.keep(heading, "dark" if self.keys.dark else "light")
         return {"image/png": image, "text/plain": f"Workbench of {trainer!r}, {summary(self.player)}"}
 
     def store(self, owner):
         super().store(owner)
-        try: self.kept.renew(self.picture)
-        except Exception as problem: self.complain(f"The picture for the file could not be made: {problem!r}")
+        try:
+            self.kept.renew(self.picture)
+        except Exception as problem:
+            self.complain(f"The picture for the file could not be made: {problem!r}")
