@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['draw_parts', 'draw_rows_used', 'update_text', 'UpdateView', 'layer_norms', 'GradientView', 'target_terms', 'sum_text',
-           'TargetsView']
+           'sorted_rows', 'TargetsView']
 
 # %% ../../nbs/8_lab/832_updates.ipynb #1f982804
 import ipywidgets as widgets
@@ -212,6 +212,13 @@ def draw_terms(sheet, terms):
         for i, x in enumerate(terms[name][:10]):
             sheet.text(right, 30 + i * 20, short(float(x)) or "–", "ra")
 
+# %% ../../nbs/8_lab/832_updates.ipynb #7d2b90c4
+def sorted_rows(terms, column, down):
+    "Numbers of an update's rows by one of the terms, errors by their size; as they were drawn for other columns"
+    if column not in TERMS: return np.arange(len(terms))
+    key = np.abs(terms[column]) if column == "error" else terms[column]
+    return np.argsort(-key if down else key, kind="stable")
+
 # %% ../../nbs/8_lab/832_updates.ipynb #a547a5a1
 class TargetsView(View):
     "Explain this update: each target split into its terms"
@@ -243,7 +250,7 @@ class TargetsView(View):
         self.last = learner.last
         self.terms = self.last and target_terms(self.last, learner.algo.gamma)
         table = self.table
-        rows = self.ordered() if self.terms else []
+        rows = sorted_rows(self.terms, table.order, table.down) if self.terms else []
         if table.start >= max(1, len(rows)):
             table.start = 0                               # asks again
             return
@@ -251,13 +258,6 @@ class TargetsView(View):
         lines = [cells_of_update(self.last, self.terms, i) for i in page]
         table.show(["obs", "act", *TERMS], lines, page, len(rows))
         self.said = sum_text(self.terms, page[0]) if len(page) else "no update yet"
-
-    def ordered(self):
-        "Numbers of the update's rows in the order that is asked for"
-        column = self.table.order
-        if column not in TERMS: return np.arange(len(self.terms))
-        key = np.abs(self.terms[column]) if column == "error" else self.terms[column]
-        return np.argsort(-key if self.table.down else key, kind="stable")
 
     def wanted(self, row):
         "A click on a row: it is explained when there is time"
@@ -273,5 +273,5 @@ class TargetsView(View):
     def tile(self):
         if not self.terms: return None
         sheet = Sheet(theme=self.theme)
-        draw_terms(sheet, self.terms[self.ordered()])
+        draw_terms(sheet, self.terms[sorted_rows(self.terms, self.table.order, self.table.down)])
         return sheet.image
