@@ -1,17 +1,29 @@
-"""Shared by all tests: one torch thread, and small settings that make every algorithm start learning within a few dozen steps."""
+"Shared by all tests: one torch thread, and settings that make every algorithm learn within a few dozen steps"
 import dataclasses
 
 import pytest
 import torch
 
 torch.set_num_threads(1)
-SMALL = dict(start=40, episodes=2, capacity=300, batch=16, horizon=16, minibatches=2, epochs=2, hidden=(16,), target_every=7, theta=1e-4, log_every=50)
+SMALL = dict(
+    learning_starts=20,
+    n_episodes=2,
+    buffer_size=300,
+    batch_size=8,
+    n_steps=8,
+    n_epochs=2,
+    hidden=(16,),
+    memory_size=8,
+    target_update_interval=7,
+    shake_interval=5,
+    theta=1e-4,
+)
 
 
 def small(cls, **more):
-    "Settings out of SMALL that an algorithm has"
-    names = {field.name for field in dataclasses.fields(cls)} | {"log_every"}
-    return {k: v for k, v in SMALL.items() if k in names} | more
+    "Settings out of SMALL that an algorithm has, and more of one's own"
+    names = {field.name for field in dataclasses.fields(cls)}
+    return {name: value for name, value in SMALL.items() if name in names} | more
 
 
 @pytest.fixture(scope="session")

@@ -102,7 +102,7 @@ class ReplayedQ(Replaying, DQNSettings):
     def choose(self, q, noise, mask=None):
         alike = noise is None or self.exploration == "boltzmann" or not self.epsilon_spread
         if alike: return super().choose(q, noise, mask)
-        return epsilon_greedy(q, noise, spread(self.epsilon, len(q), self.epsilon_spread).to(q.device), mask)
+        return epsilon_greedy(q, noise, spread(self.epsilon, len(q), self.epsilon_spread, q.device), mask)
 
     def draw(self, memory, own, fresh, rng):
         n = self.round_size()
@@ -114,7 +114,7 @@ class ReplayedQ(Replaying, DQNSettings):
         if self.n_step == 1: return drawn
         rows, alive = memory.ahead(drawn.index, self.n_step)
         if "weight" in drawn:
-            drawn.weight = np.broadcast_to(drawn.weight, rows.shape)
+            drawn.weight = np.tile(drawn.weight, (self.n_step, 1))
         return Batch(drawn, index=rows, alive=alive)
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #9db8cca5

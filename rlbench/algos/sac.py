@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BoxCritics', 'soft_target', 'Temperature', 'usual_entropy', 'SACSettings', 'SAC']
 
-# %% ../../nbs/4_algos/443_sac.ipynb #fe038948
+# %% ../../nbs/4_algos/443_sac.ipynb #f8ec61a0
 import copy
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from ..core.spaces import SpaceProblem
 from ..policies.heads import Critics
 from ..policies.networks import policy_net
 
-# %% ../../nbs/4_algos/443_sac.ipynb #b4728e29
+# %% ../../nbs/4_algos/443_sac.ipynb #89ec2d49
 class BoxCritics(Critics):
     "K value networks of observation and action -> (B, K); actions are stretched from their box to [-1, 1]"
 
@@ -35,13 +35,13 @@ class BoxCritics(Critics):
     def forward(self, obs, act):
         return super().forward(obs, 2 * (act - self.low) / self.width - 1)
 
-# %% ../../nbs/4_algos/443_sac.ipynb #e17e469c
+# %% ../../nbs/4_algos/443_sac.ipynb #c6e979d7
 def soft_target(rew, term, next_q, next_logp, gamma, alpha):
     "rew + gamma * (lowest value - alpha * log-probability) of what is done next, (B,); next_q is (B, K)"
     soft = next_q.amin(-1) - alpha * next_logp
     return rew + gamma * soft.masked_fill(term, 0)
 
-# %% ../../nbs/4_algos/443_sac.ipynb #8f1b562e
+# %% ../../nbs/4_algos/443_sac.ipynb #a972dcc6
 class Temperature(nn.Module):
     "The price of entropy, learned through its logarithm"
 
@@ -58,12 +58,12 @@ class Temperature(nn.Module):
         "Asks for more while the entropy, estimated by -logp (B,), is below the one wanted"
         return -(self.log * (logp.detach() + self.wanted)).mean()
 
-# %% ../../nbs/4_algos/443_sac.ipynb #f935173b
+# %% ../../nbs/4_algos/443_sac.ipynb #98443c2b
 def usual_entropy(space):
     "The entropy to aim at in a Box, in nats: -1 for each dimension of [-1, 1]"
     return float((torch.from_numpy(space.high - space.low) / 2).log().sum()) - math.prod(space.shape)
 
-# %% ../../nbs/4_algos/443_sac.ipynb #910538ef
+# %% ../../nbs/4_algos/443_sac.ipynb #418f482b
 @dataclass(frozen=True)
 class SACSettings(Algorithm):
     "What can be set"
@@ -82,7 +82,7 @@ class SACSettings(Algorithm):
                                       up="it settles too early", live=False)
     hidden: tuple[int, ...] = hp((256, 256), "units of the hidden layers", up="behaviour is too simple", live=False)
 
-# %% ../../nbs/4_algos/443_sac.ipynb #315b14cf
+# %% ../../nbs/4_algos/443_sac.ipynb #f43ce928
 @register("sac")
 @dataclass(frozen=True)
 class SAC(Replaying, SACSettings):
@@ -140,7 +140,7 @@ class SAC(Replaying, SACSettings):
         yield "policy", (self.alpha(nets) * logp - worth).mean(), dict(ent=-logp)
 
         if self.ent_coef is None:
-            yield "temperature", nets.temperature.loss(logp), dict(alpha=nets.temperature())
+            yield "temperature", nets.temperature.loss(logp), dict(temperature=nets.temperature())
 
     @torch.no_grad()
     def after(self, nets, own, taken):

@@ -45,9 +45,10 @@ def chances(q,            # (..., A) action values
 # %% ../../nbs/2_policies/24_exploration.ipynb #0c970e99
 def spread(epsilon,# of the first environment
            n,      # environments
-           alpha): # the last one has epsilon ** (1 + alpha)
+           alpha,  # the last one has epsilon ** (1 + alpha)
+           device=None):
     "One ε for each environment, (n,)"
-    return epsilon ** (1 + alpha * torch.linspace(0, 1, n))
+    return epsilon ** (1 + alpha * torch.linspace(0, 1, n, device=device))
 
 # %% ../../nbs/2_policies/24_exploration.ipynb #c6485a88
 def boltzmann(q,           # (B, A) action values

@@ -1,0 +1,186 @@
+"""Nothing crosses from one device to another but in the actor and where a learner processes.
+
+By reading the code, and by running every method with networks on a device that holds no numbers.
+"""
+import ast
+import copy
+
+import pytest
+import torch
+
+from rlbench.core.batch import each
+from rlbench.core.spaces import AGENT
+from rlbench.core.state import snapshot
+from rlbench.core.words import ConfigError
+from rlbench.training.actor import NoiseStream, to_tensors
+from rlbench.training.setup import checked_device
+from rlbench.training.trainer import Trainer
+from tests.cases import CASES, differs
+from tests.test_layers import SOURCES
+
+MAY_MOVE = {                        # where data crosses
+    "rlbench.training.setup",       # networks, once
+    "rlbench.training.actor",       # observations in, actions out
+    "rlbench.training.learner",     # rows, in `process`; and what a snapshot brings back
+}
+MAY_READ = MAY_MOVE | {"rlbench.core.batch", "rlbench.core.state"}      # tensors as arrays, wherever they lay
+CONSTANTS = {                       # a few numbers that a formula needs, the same for ever
+    "rlbench.policies.distributions": ("NODES.to(self.width)", "WEIGHTS.to(self.width)"),
+}
+TYPES = {name for name in vars(torch) if isinstance(getattr(torch, name), torch.dtype)}
+
+
+# ---- by reading
+
+def is_type(node):
+    "Is this a type of numbers, as in x.to(torch.int8) or x.to(y.dtype)?"
+    return isinstance(node, ast.Attribute) and (node.attr == "dtype" or node.attr in TYPES)
+
+
+def is_beside(node):
+    "A device that is none, that of other data, or the one without numbers"
+    if isinstance(node, ast.Constant): return node.value in (None, "meta")
+    return isinstance(node, (ast.Attribute, ast.Name)) and (getattr(node, "attr", "") or node.id) == "device"
+
+
+def crossings(name, text):
+    "Calls of module `name` that move numbers between devices"
+    for call in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)):
+        source = ast.unparse(call)
+        where = f"{name}:{call.lineno} {source}"
+        words = {word.arg: word.value for word in call.keywords}
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if name not in MAY_READ and method == "numpy" and "force" in words:
+            yield f"{where}: reads from a device"
+        if name in MAY_MOVE or source in CONSTANTS.get(name, ()): continue
+        if method in ("cpu", "cuda") or method == "to" and not all(map(is_type, call.args)):
+            yield f"{where}: moves to a device"
+        elif "device" in words and source.split("(")[0] != "dict" and not is_beside(words["device"]):
+            yield f"{where}: chooses a device"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_module_moves_nothing(name):
+    assert list(crossings(name, SOURCES[name])) == []
+
+
+@pytest.mark.parametrize("line,bad", [
+    ("x.to(torch.int8)", False), ("x.to(y.dtype)", False), ("torch.arange(3, device=x.device)", False),
+    ("x.to(y)", True), ("x.to(device)", True), ("x.to('cuda')", True), ("x.to(dtype=y, device=z.device)", False),
+    ("x.cpu()", True), ("x.cuda()", True), ("torch.zeros(3, device='cuda')", True), ("x.numpy(force=True)", True),
+    ("nn.Linear(2, 2, device='meta')", False), ("torch.zeros(3, device=where)", True),
+])
+def test_rule_of_crossings(line, bad):
+    assert bool(list(crossings("rlbench.algos.some", line))) is bad
+
+
+# ---- by running on a device without numbers: whoever mixes it with another is told so
+
+def elsewhere(tree):
+    "The same shapes on the device without numbers"
+    return each(lambda column: column.to("meta"), tree)
+
+
+class NoNumbers(NoiseStream):
+    "Noise that is drawn, and moved like all noise"
+
+    def __init__(self, rng):
+        super().__init__(rng, torch.device("meta"))
+
+
+def poised(case):
+    "A trainer with something new to process"
+    trainer = case.begun(num_envs=2)
+    trainer.until(lambda event: trainer.learner.ready and not trainer.learner.todo)
+    return trainer
+
+
+NETWORKS = [case for case in CASES if case.cls.update is None]
+
+
+@pytest.mark.parametrize("case", NETWORKS, ids=str)
+def test_methods_stay_on_the_device_of_the_networks(case):
+    trainer = poised(case)
+    learner = trainer.learner
+    algo = learner.algo
+    nets = copy.deepcopy(learner.nets).to("meta")
+    noise = NoNumbers(learner.rng)
+    spec = learner.actor.spec
+    obs = elsewhere(to_tensors(trainer.obs[AGENT], "cpu"))
+    carry = learner.actor.carry
+    carry = None if carry is None else carry.to("meta")
+    with torch.no_grad():
+        for chance in (noise(algo.noise(spec, nets), len(learner.fresh)), None):
+            act, extra, _ = algo.act(nets, obs, chance, carry)
+            assert act.device.type == "meta"
+            assert {column.device.type for column in extra.values()} <= {"meta"}
+    here = learner.process()
+    data = elsewhere(here)
+    index = learner.todo[0]
+    batch = data if index is None else data[index.to("meta")]
+    for _, loss, named in algo.losses(nets, batch):
+        assert loss.device.type == "meta"
+        assert {part.device.type for part in named.values()} == {"meta"}
+        loss.backward()
+
+
+@pytest.mark.parametrize("case", NETWORKS, ids=str)
+def test_targets_stay_on_the_device_of_the_networks(case):
+    trainer = poised(case)
+    learner = trainer.learner
+    algo = learner.algo
+    nets = copy.deepcopy(learner.nets).to("meta")
+    with torch.no_grad():
+        drawn = algo.draw(learner.memory, learner.own, learner.fresh, learner.rng)
+        rows = to_tensors(learner.memory.gather(drawn.index) | drawn, "meta")
+        try:
+            data, todo = algo.targets(nets, rows, NoNumbers(learner.rng))
+        except (RuntimeError, NotImplementedError) as problem:
+            if "two devices" in str(problem): raise
+            pytest.skip(f"asks for numbers, as it may where rows are processed: {problem}")
+    devices = {column.device.type for column in flat(data)}
+    assert devices == {"meta"}
+
+
+def flat(tree):
+    "Every column of nested ones"
+    for column in tree.values():
+        if isinstance(column, dict): yield from flat(column)
+        else: yield column
+
+
+def test_mixing_would_be_noticed():
+    with pytest.raises(RuntimeError, match="device"):
+        torch.zeros(3) + torch.zeros(3, device="meta")
+
+
+# ---- a device that is not there
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "cuda:0"])
+def test_a_device_that_is_not_here_is_one_clear_message(device):
+    with pytest.raises(ConfigError, match=f"device = '{device}' is not here; there are: cpu") as problem:
+        Trainer("CartPole-v1", "ppo", device=device)
+    assert "\n" not in str(problem.value)
+
+
+def test_devices_by_name():
+    assert checked_device("cpu") == torch.device("cpu")
+    with pytest.raises(ConfigError, match="device = 'gpu' is not here; there are: cpu"):
+        checked_device("gpu")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a second device")
+@pytest.mark.parametrize("case", NETWORKS, ids=str)
+def test_on_a_second_device_it_trains_and_comes_back(case, tmp_path):
+    trainer = case.begun(device="cuda")
+    learner = trainer.learner
+    assert {weight.device.type for weight in learner.nets.parameters()} == {"cuda"}
+    before = snapshot(trainer.state())
+    for _ in range(12):
+        trainer.advance()
+    trainer.restore(before)
+    assert differs(trainer.state(), before) == ""
+    assert {weight.device.type for weight in learner.nets.parameters()} == {"cuda"}
+    trainer.save(tmp_path / "run.rlb")
+    trainer.until("update", 2)
