@@ -66,6 +66,7 @@ def join_carry(state):
 # %% ../../nbs/2_policies/26_recurrent.ipynb #6ffa62b3
 class GatedMemory(nn.Module):
     "GRU or LSTM whose carry is one tensor (B, C); of episodes it knows nothing"
+
     def __init__(self, inputs, units,  # features of x, and of the output
                  generator, kind):     # torch.Generator for the weights; key of CELLS
         super().__init__()
@@ -96,6 +97,7 @@ def pieces(first):  # (T, B) bool
 # %% ../../nbs/2_policies/26_recurrent.ipynb #d79c1773
 class Recurrent(GatedMemory):
     "GRU or LSTM with episodes that begin in the middle"
+
     def forward(self, x, carry, first):  # (T, B, inputs), (B, C), (T, B) bool
         "Outputs (T, B, units), carry (B, C) after the last step"
         outputs = []
@@ -120,6 +122,7 @@ def last_layers(outputs,    # {name: (size, gain)}
 # %% ../../nbs/2_policies/26_recurrent.ipynb #0b38b04e
 class MemoryNet(nn.Module):
     "Observations, carry -> Batch of outputs, carry"
+
     def __init__(self,
                  space,             # of observations
                  hidden,            # units of the trunk's layers
@@ -148,7 +151,7 @@ class MemoryNet(nn.Module):
         features, carry = self.memory(features, carry, first)
         return self.named(features), carry
 
-    def act(self, obs, carry, first):  # (B, ...), (B, C), (B,) bool
-        "One step -> Batch of (B, size), carry (B, C)"
-        features, carry = self.memory.step(self.trunk(obs), started(carry, first))
+    def step(self, obs, carry):  # (B, ...), (B, C)
+        "One step without a reset -> Batch of (B, size), carry (B, C)"
+        features, carry = self.memory.step(self.trunk(obs), carry)
         return self.named(features), carry
