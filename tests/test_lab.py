@@ -250,23 +250,6 @@ def test_keys(bench):
     assert wb.player.state == "paused"
 
 
-@pytest.mark.parametrize("env, algo, expected", [
-    ("CartPole-v1", "ppo", {"curve", "frame", "values", "actions", "update", "gradients", "buffer"}),
-    ("CartPole-v1", "dqn", {"curve", "frame", "values", "actions", "update", "gradients", "buffer"}),
-    ("Pendulum-v1", "ppo", {"curve", "frame", "values", "update", "gradients", "buffer"}),
-    ("FrozenLake-v1", "qlearning", {"curve", "frame", "values", "actions", "backup", "update", "buffer"}),
-    ("Taxi-v4", "qlearning", {"curve", "frame", "values", "actions", "backup", "update", "buffer"}),
-    ("rlbench/CliffWalk-v0", "dqn", {"curve", "frame", "values", "actions", "update", "gradients", "buffer"}),
-    ("rlbench/FourRooms-v0", "ppo", {"curve", "frame", "values", "actions", "update", "gradients", "buffer"})])
-def test_views_follow_from_what_there_is_and_none_fails(bench, env, algo, expected):
-    settings = dict(start=50) if algo == "dqn" else dict(horizon=16, num_envs=2) if algo == "ppo" else {}
-    wb = bench(env, algo, seed=0, **settings)
-    wb.step("update", 3)
-    assert {card.view.name for card in wb.screen.cards} == expected
-    assert [card.broken for card in wb.screen.cards if card.broken] == [] and wb.error.value == ""
-    assert len(wb.image()) < 60_000
-
-
 def test_pictures_change_with_a_step_and_come_before_the_words(bench):
     wb = bench(lr=.05, **SMALL)                          # large enough for every bar to move by a pixel
     wb.step("iteration", 2)
@@ -323,27 +306,6 @@ def test_hyper_parameters_reach_the_trainer_between_events(bench):
     assert find(wb.widget, "rl-hp-horizon") is None   # cannot change during a run
     fields = {f.setting.name for f in wb.fields}
     assert {name for name, setting in {s.name: s for s in rlbench.core.config.fields_of(type(algo))}.items() if setting.live} == fields
-
-
-def test_a_row_opens_its_transition(bench):
-    wb = bench(algo="dqn", seed=0, start=50)
-    wb.step("step", 60)
-    buffer, ring = view(wb, "buffer"), wb.trainer.learner.buffer
-    assert buffer.table.total == 60 and buffer.table.ids[0] == 59
-    as_page(buffer.table, start=8)
-    assert buffer.table.ids[0] == 51
-    as_page(buffer.table, order="obs", down=True, start=0)
-    assert buffer.table.ids[0] == ring.rows.obs[:60, 0, 0].argmax()
-    row = buffer.table.ids[2]
-    as_page(buffer.table, selected=row, opened=1)
-    words = buffer.transition.words.value
-    assert f"row</th><td>{row}, of environment 0" in words and "TD error" in words
-    assert f"{ring.rows.obs[row, 0, 0]:.3g}" in words
-    assert all(frame.value[:4] == b"\x89PNG" for frame in buffer.transition.frames)
-    wb.reset()
-    assert view(wb, "buffer").table.total == 0
-    as_page(view(wb, "buffer").table, selected=7, opened=1)
-    assert "row 7 is not held" in wb.error.value
 
 
 def test_an_error_in_the_loop_is_shown_and_stops_the_run(bench):
@@ -448,14 +410,6 @@ def test_nothing_is_displayed_or_started_by_importing():
     assert len({view.name for view in VIEWS}) == 11 and isinstance(widgets.Button(), widgets.Widget)
 
 
-def test_the_page_asks_nobody_else():
-    "The modules that are sent to the page name no other machine"
-    for name in ("grid.js", "table.js", "keys.js", "lab.css"):
-        text = rlbench.lab.components.source(name).replace("http://www.w3.org/2000/svg", "")
-        assert "http" not in text and "import " not in text.replace("!important", "") and "fetch(" not in text
-        assert len(text.splitlines()) < 300
-
-
 def test_at_most_ten_pictures_a_second(bench):
     wb = bench(driver="thread")
     times = {card.view.name: [] for card in wb.screen.cards}
@@ -486,67 +440,3 @@ def test_a_broken_screen_does_not_take_the_worker_with_it(bench):
     del wb.status.show
     wb.step("step")
     assert wb.player.state == "paused"
-
-
-# every algorithm, and what it says of itself
-
-PLACES = ["CartPole-v1", "FrozenLake-v1", "rlbench/Bandit-v0", "MountainCar-v0"]
-NESTED = [("ppo", "rlbench/Forbidden-v0"), ("ppo", "rlbench/SideAndForce-v0"), ("dqn", "rlbench/Forbidden-v0"), ("recurrent_ppo", "rlbench/RepeatAfterMe-v0"),
-          ("qlearning", "Blackjack-v1"), ("dyna", "rlbench/CliffWalk-v0"), ("policy_iteration", "rlbench/Gambler-v0")]
-
-
-def accepted(algo):
-    "The first environment whose spaces an algorithm accepts"
-    for env in PLACES:
-        try: Trainer(env, algo, **small(algorithms()[algo]))
-        except SpaceProblem: continue
-        return algo, env
-
-
-@pytest.mark.parametrize("algo,env", [*map(accepted, algorithms()), *NESTED])
-def test_every_view_that_fits_draws_itself(bench, algo, env):
-    wb = bench(env, algo, **small(algorithms()[algo], num_envs=1))
-    wb.player.step("event", 60)
-    assert wb.player.wait(60)
-    before, names = wb.trainer.snapshot(), [card.view.name for card in wb.screen.cards]
-    for card in wb.screen.cards:
-        card.view.draw(wb.trainer, moving=False)
-        assert isinstance(card.view.text(), str), card.view.name
-        tile = card.view.tile()
-        assert tile is None or tile.width >= 100, card.view.name
-    assert same(wb.trainer.state(), before)                                 # looking changes nothing
-    for name, question in (("backup", "backup"), ("traces", "traces"), ("model", "model"), ("queue", "queue")):
-        answers = getattr(algorithms()[algo], question) is not getattr(Algorithm, question)
-        if answers and isinstance(wb.trainer.env.observation_space, Discrete): assert name in names
-        if not answers: assert name not in names
-
-
-def test_a_backup_diagram_shows_the_numbers_of_the_last_update(bench):
-    wb = bench("rlbench/CliffWalk-v0", "qlearning", seed=0)
-    wb.player.step("update")
-    shown = view(wb, "backup")
-    shown.draw(wb.trainer, moving=False)
-    parts = wb.trainer.learner.last["parts"]
-    assert shown.text() == f"s 36: q 0.00, target {short(float(parts['target'][0]))}, delta {short(float(parts['delta'][0]))}"
-    assert len(set(Image.open(io.BytesIO(shown.image.value)).convert("RGB").getdata())) > 3
-
-
-@pytest.mark.parametrize("algo, how", [("sarsa", dict(trace="replacing")), ("dyna", {}), ("qlearning", {})])
-def test_states_numbered_from_one_have_no_grid(algo, how):
-    "A grid would show the values of their neighbours"
-    class Later(GridWorld):
-        def __init__(self):
-            super().__init__("S..G", step=-1.)
-            self.observation_space = Discrete(4, start=1)
-        def reset(self, **more):
-            obs, info = super().reset(**more)
-            return obs + 1, info
-        def step(self, act):
-            obs, *rest = super().step(act)
-            return obs + 1, *rest
-
-    wb = Workbench(Later, algo, driver="sync", **how)
-    wb.step("step", 12)
-    shown = {type(card.view).__name__ for card in wb.screen.cards}
-    assert {"GridValues", "TraceView", "ModelView"}.isdisjoint(shown) and "ValueTrace" in shown and wb.trainer.steps == 12
-    wb.close()

@@ -7,15 +7,12 @@ __all__ = ['draw_parts', 'draw_rows_used', 'update_text', 'UpdateView', 'layer_n
            'sorted_rows', 'TargetsView']
 
 # %% ../../nbs/8_lab/832_updates.ipynb #1f982804
-import ipywidgets as widgets
 import numpy as np
-import torch
 
 from ..algos.algorithm import Algorithm
 from ..core.batch import Batch, as_numpy
 from .components import TransitionTable, styled
 from .drawing import BLUE, GREEN, ORANGE, Sheet, draw_histogram, draw_horizontal_bars, short
-from .inspect import is_held
 from .views import View, in_words
 from ..training.learner import FlatGroup
 
@@ -200,7 +197,7 @@ TERMS = ("paid", "discount", "follows", "target", "estimate", "error")
 
 def cells_of_update(last, terms, i):
     "The i-th row of an update as texts: observation, action, terms"
-    seen = [in_words(as_numpy(part), 4) for part in (last.batch.obs[i], last.batch.act[i])]
+    seen = [in_words(part, 4) for part in (last.batch.obs[i], last.batch.act[i])]
     return [*seen, *(short(float(terms[name][i])) for name in TERMS)]
 
 # %% ../../nbs/8_lab/832_updates.ipynb #247a8761

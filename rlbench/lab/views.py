@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from ..core.batch import as_numpy
 from .components import styled
 from .drawing import BLUE, GREEN, ORANGE, Sheet, draw_bars, encode_image, span_of
 from .figures import Picture, cover
@@ -84,7 +85,7 @@ def in_words(value, most=6):
     "A number, the first few of several, or the parts of something nested"
     if isinstance(value, dict):
         return ", ".join(f"{name} {in_words(part, most)}" for name, part in value.items())
-    value = np.asarray(value)
+    value = as_numpy(value)
     if value.ndim:
         flat = value.reshape(-1)
         return " ".join(f"{float(v):.3g}" for v in flat[:most]) + (" …" if flat.size > most else "")

@@ -1,0 +1,276 @@
+"Every view without a page: what it shows of a run, and that looking changes nothing"
+import hashlib
+import io
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from PIL import Image
+
+from rlbench.algos.algorithm import algorithms
+from rlbench.algos.questions import backup_diagram, eligibility, learned_model, most_urgent
+from rlbench.core.spaces import SpaceProblem
+from rlbench.core.state import same
+from rlbench.core.words import ConfigError
+from rlbench.envs.grids import GridWorld
+from rlbench.lab.backups import BackupView, ModelView, QueueView, TraceView, has_answer
+from rlbench.lab.components import as_page
+from rlbench.lab.drawing import short
+from rlbench.lab.inspect import BufferView
+from rlbench.lab.updates import GradientView, TargetsView, UpdateView, target_terms
+from rlbench.lab.value_views import GridValues, ValueSurface, ValueTrace
+from rlbench.lab.views import ActionBars, EnvFrame, LearningCurve
+from rlbench.training.trainer import Trainer
+from tests.conftest import small
+
+ALWAYS = {"curve", "update", "targets", "buffer"}
+VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, BackupView, TraceView, ModelView,
+         QueueView, UpdateView, TargetsView, GradientView, BufferView)
+SMALL = dict(seed=0, num_envs=2, n_steps=16, batch_size=16, n_epochs=2)
+QUESTIONS = dict(backup=backup_diagram, traces=eligibility, model=learned_model, queue=most_urgent)
+
+
+def views_of(trainer, who="agent"):
+    "{name: view} of all that fit, told of every event"
+    views = {kind.name: kind(trainer, who) for kind in VIEWS if kind.fits(trainer, who)}
+    trainer.watchers += [view.note for view in views.values() if view.note]
+    return views
+
+
+def draw(trainer, views):
+    "Draw them all"
+    for view in views.values():
+        view.draw(trainer, moving=False)
+
+
+def pixels(view):
+    "What is on the screen, as a hash"
+    image = Image.open(io.BytesIO(view.image.value)).convert("RGB")
+    return hashlib.sha1(np.asarray(image).tobytes()).hexdigest()
+
+
+def painted(views):
+    "{name: hash} of the views that are pictures"
+    return {name: pixels(view) for name, view in views.items() if view.image.value}
+
+
+@pytest.mark.parametrize("env, algo, expected", [
+    ("CartPole-v1", "ppo", {"frame", "values", "actions", "gradients"}),
+    ("CartPole-v1", "dqn", {"frame", "values", "actions", "gradients"}),
+    ("Pendulum-v1", "ppo", {"frame", "values", "gradients"}),
+    ("FrozenLake-v1", "qlearning", {"frame", "values", "actions"}),
+    ("Taxi-v4", "qlearning", {"frame", "values", "actions"}),
+    ("rlbench/CliffWalk-v0", "dqn", {"frame", "values", "actions", "gradients"}),
+    ("rlbench/FourRooms-v0", "ppo", {"frame", "values", "actions", "gradients"}),
+])
+def test_views_follow_from_what_there_is(env, algo, expected):
+    settings = dict(dqn=dict(learning_starts=50), ppo=dict(n_steps=16, num_envs=2), qlearning={})
+    trainer = Trainer(env, algo, seed=0, **settings[algo])
+    views = views_of(trainer)
+    answered = {name for name, question in QUESTIONS.items() if has_answer(question, trainer.learner.algo)}
+    assert set(views) - answered == expected | ALWAYS
+    trainer.until("update", 3)
+    draw(trainer, views)
+    assert all(view.text() for view in views.values())
+
+
+def test_pictures_change_with_a_step():
+    trainer = Trainer("CartPole-v1", "ppo", lr=.05, **SMALL)    # large enough for every bar to move by a pixel
+    views = views_of(trainer)
+    trainer.until("iteration", 2)
+    draw(trainer, views)
+    before = painted(views)
+    trainer.until("iteration")
+    assert painted(views) == before                                         # nothing is drawn that nobody asked for
+    draw(trainer, views)
+    after = painted(views)
+    changed = {name for name in before if after[name] != before[name]}
+    assert changed >= {"curve", "frame", "values", "actions", "update", "gradients"}
+
+
+def test_looking_changes_nothing():
+    watched, alone = (Trainer("CartPole-v1", "ppo", **SMALL) for _ in range(2))
+    views = views_of(watched)
+    table = views["buffer"].table
+    surface = views["values"]
+    for i in range(12):
+        for one in (watched, alone):
+            one.until("event", 9)
+        draw(watched, views)
+        as_page(table, order=("random", "TD error", "obs", "newest", "last", "row")[i % 6], draws=i)
+        if table.ids: as_page(table, selected=table.ids[0], opened=i + 1)
+        as_page(views["targets"].table, order=("drawn", "error", "paid")[i % 3])
+        surface.picks[1].value = i % 4 if i % 4 != surface.picks[0].value else 3
+        for view in views.values():
+            view.dark(i % 2 == 0)
+            view.tile()
+    assert same(alone.state(), watched.state())
+
+
+def test_a_row_opens_its_transition():
+    trainer = Trainer("CartPole-v1", "dqn", seed=0, learning_starts=50)
+    view = BufferView(trainer, "agent")
+    assert (view.table.total, view.table.rows) == (0, [])
+    trainer.run(steps=60)
+    view.draw(trainer, moving=False)
+    table = view.table
+    memory = trainer.learner.memory
+    assert table.total == 60 and table.ids[0] == 59
+    as_page(table, start=8)
+    assert table.ids[0] == 51
+    as_page(table, order="obs", down=True, start=0)
+    assert table.ids[0] == memory.rows.obs[:60, 0, 0].argmax()
+    row = table.ids[2]
+    as_page(table, selected=row, opened=1)
+    words = view.transition.words.value
+    assert f"row</th><td>{row}, of environment 0" in words and "TD error" in words
+    assert f"{memory.rows.obs[row, 0, 0]:.3g}" in words
+    assert all(frame.value[:4] == b"\x89PNG" for frame in view.transition.frames)
+    fresh = trainer.fresh()
+    other = BufferView(fresh, "agent")
+    assert other.table.total == 0
+    with pytest.raises(ValueError, match="row 7 is not held"):
+        other.open(fresh, 7)
+
+
+def test_the_theme_changes_every_picture():
+    trainer = Trainer("CartPole-v1", "ppo", **SMALL)
+    views = views_of(trainer)
+    trainer.until("update")
+    draw(trainer, views)
+    before = painted(views)
+    for view in views.values():
+        view.dark(True)
+    draw(trainer, views)
+    after = painted(views)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed >= {"curve", "values", "actions", "update", "gradients"}
+    corner = Image.open(io.BytesIO(views["curve"].image.value)).convert("RGB").getpixel((0, 0))
+    assert max(corner) < 60
+
+
+# every algorithm, and what it says of itself
+
+PLACES = ["CartPole-v1", "FrozenLake-v1", "rlbench/Bandit-v0", "MountainCar-v0", "Pendulum-v1"]
+NESTED = [
+    ("ppo", "rlbench/Forbidden-v0"),
+    ("ppo", "rlbench/SideAndForce-v0"),
+    ("dqn", "rlbench/Forbidden-v0"),
+    ("recurrent_ppo", "rlbench/RepeatAfterMe-v0"),
+    ("qlearning", "Blackjack-v1"),
+    ("dyna", "rlbench/CliffWalk-v0"),
+    ("policy_iteration", "rlbench/Gambler-v0"),
+]
+
+
+def accepted(algo):
+    "(algorithm, the first environment whose spaces it accepts); None where it needs a memory from outside"
+    for env in PLACES:
+        try: Trainer(env, algo, **small(algorithms()[algo]))
+        except SpaceProblem: continue
+        except ConfigError: return None
+        return algo, env
+
+
+CASES = [case for case in map(accepted, algorithms()) if case] + [case for case in NESTED if case[0] in algorithms()]
+
+
+@pytest.mark.parametrize("algo, env", CASES)
+def test_every_view_that_fits_draws_itself(algo, env):
+    trainer = Trainer(env, algo, seed=0, num_envs=1, **small(algorithms()[algo]))
+    views = views_of(trainer)
+    for _ in range(60):
+        trainer.advance()
+    before = trainer.snapshot()
+    for name, view in views.items():
+        view.draw(trainer, moving=False)
+        assert isinstance(view.text(), str), name
+        tile = view.tile()
+        assert tile is None or tile.width >= 100, name
+    assert same(trainer.state(), before)                                    # looking changes nothing
+    spec = trainer.env.behaviours["agent"]
+    counted = isinstance(spec.observation_space, gym.spaces.Discrete)
+    for name, question in QUESTIONS.items():
+        answered = has_answer(question, trainer.learner.algo)
+        if answered and counted:
+            assert name in views
+        if not answered:
+            assert name not in views
+
+
+def test_a_backup_diagram_shows_the_numbers_of_the_last_update():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0)
+    if not BackupView.fits(trainer, "agent"):
+        pytest.skip("nobody drew the diagram of Q-learning")
+    trainer.until("update")
+    shown = BackupView(trainer, "agent")
+    shown.draw(trainer, moving=False)
+    parts = trainer.learner.last.parts
+    numbers = [f"{name} {short(float(parts[name][0]))}" for name in ("q", "target", "delta")]
+    assert shown.text() == f"s 36: {', '.join(numbers)}" and numbers[0] == "q 0.00"
+    assert len(set(Image.open(io.BytesIO(shown.image.value)).convert("RGB").getdata())) > 3
+
+
+class Later(GridWorld):
+    "States are numbered from one"
+
+    def __init__(self):
+        super().__init__("S..G", step=-1.)
+        self.observation_space = gym.spaces.Discrete(4, start=1)
+
+    def reset(self, **more):
+        obs, info = super().reset(**more)
+        return obs + 1, info
+
+    def step(self, act):
+        obs, *rest = super().step(act)
+        return obs + 1, *rest
+
+
+@pytest.mark.parametrize("algo, how", [("sarsa", dict(trace="replacing")), ("dyna", {}), ("qlearning", {})])
+def test_states_numbered_from_one_have_no_grid(algo, how):
+    "A grid would show the values of their neighbours"
+    if algo not in algorithms():
+        pytest.skip(f"{algo} is not there")
+    trainer = Trainer(Later, algo, **how)
+    views = views_of(trainer)
+    trainer.until("step", 12)
+    draw(trainer, views)
+    shown = {type(view).__name__ for view in views.values()}
+    assert {"GridValues", "TraceView", "ModelView"}.isdisjoint(shown) and "ValueTrace" in shown and trainer.steps == 12
+
+
+# several behaviours
+
+def test_who_only_acts_has_views_but_no_memory_and_no_updates():
+    chase = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), seed=0, learning_starts=50).run(steps=200)
+    again = Trainer("rlbench/Chase-v0", dict(chaser=chase.actors["chaser"], runner="ppo"), seed=1)
+    before = again.snapshot()
+    views = {who: views_of(again, who) for who in again.actors}
+    assert set(views["chaser"]) == {"curve", "values", "actions"}
+    assert set(views["runner"]) >= {"curve", "values", "update", "targets", "gradients", "buffer"}
+    for each in views.values():
+        draw(again, each)
+    assert same(again.state(), before)
+
+
+def test_curves_keep_the_returns_of_several_behaviours_apart():
+    trainer = Trainer("rlbench/Pennies-v0", "ppo", seed=0, n_steps=16, log_every=50)
+    curves = {who: LearningCurve(trainer, who) for who in trainer.actors}
+    trainer.watchers += [curve.note for curve in curves.values()]
+    trainer.run(steps=200)
+    even, odd = (np.array(curves[who].points) for who in ("even", "odd"))
+    assert len(even) and np.array_equal(even[:, :2], odd[:, :2] * [1, -1])   # what one wins the other loses
+    later = LearningCurve(trainer, "even").points                            # a run that was loaded has a past
+    means = trainer.metrics.column("even/mean_return")
+    assert [mean for _, mean, _ in later] == [mean for mean in means if np.isfinite(mean)]
+
+
+@pytest.mark.parametrize("algo, env", [("dqn", "CartPole-v1"), ("ppo", "CartPole-v1"), ("qlearning", "FrozenLake-v1"),
+                                       ("sac", "Pendulum-v1")])
+def test_terms_add_up_to_their_targets(algo, env):
+    trainer = Trainer(env, algo, seed=0, gamma=.9, **small(algorithms()[algo]))
+    trainer.until("update", 5)
+    terms = target_terms(trainer.learner.last, .9)
+    assert np.allclose(terms.paid + np.nan_to_num(terms.discount * terms.follows), terms.target, atol=1e-6)
+    assert np.allclose(terms.target - terms.estimate, terms.error)
