@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Field', 'panel', 'SettingsPanel', 'FilesPanel']
 
-# %% ../../nbs/8_lab/852_fields.ipynb #4f3376e1
+# %% ../../nbs/8_lab/852_fields.ipynb #45b58a0c
 import html
 
 import ipywidgets as widgets
@@ -15,13 +15,13 @@ from ..core.settings import fields_of, parse_value, plain
 from .components import styled
 from .controls import button, captioned
 
-# %% ../../nbs/8_lab/852_fields.ipynb #77cae2a7
+# %% ../../nbs/8_lab/852_fields.ipynb #604ace45
 def tip_of(setting):
     "What the mouse is told of a setting"
     raised = f". Raise it when {setting.up}" if setting.up else ""
     return f"{setting.doc}{raised}. Expected: {setting.expected}"
 
-# %% ../../nbs/8_lab/852_fields.ipynb #00f147e5
+# %% ../../nbs/8_lab/852_fields.ipynb #ef70a1bc
 def input_for(setting, value):
     "The widget in which a setting is changed"
     common = dict(description=setting.name, tooltip=tip_of(setting))
@@ -31,18 +31,18 @@ def input_for(setting, value):
         return widgets.Dropdown(options=list(setting.choices), value=value, **common)
     return widgets.Text(value=str(plain(value)), continuous_update=False, **common)
 
-# %% ../../nbs/8_lab/852_fields.ipynb #c758e593
+# %% ../../nbs/8_lab/852_fields.ipynb #644ae177
 def hidden_line(name):
     "A line of words that is not there until it says something"
     return styled(widgets.HTML("", layout=dict(display="none")), name)
 
-# %% ../../nbs/8_lab/852_fields.ipynb #74a3d24c
+# %% ../../nbs/8_lab/852_fields.ipynb #0dc1ac05
 def say(line, words):
     "Show words in a line; without words it is hidden"
     line.value = html.escape(words)
     line.layout.display = "" if words else "none"
 
-# %% ../../nbs/8_lab/852_fields.ipynb #1c8b9016
+# %% ../../nbs/8_lab/852_fields.ipynb #a25abb69
 class Field:
     "One setting: a widget, its number of now where it is a schedule, and a line for what is wrong"
     def __init__(self, setting, value, apply): # apply(name, value) -> future
@@ -81,13 +81,13 @@ class Field:
             self.widget.value = self.shown(value)
         say(self.now, f"now {now:.4g}" if isinstance(value, Schedule) else "")
 
-# %% ../../nbs/8_lab/852_fields.ipynb #6c402364
+# %% ../../nbs/8_lab/852_fields.ipynb #a2b5ed5e
 def panel(title, name, *inside):
     "A card with a title, as narrow as the side of the page"
     head = widgets.HTML(f"<div class='rl-card-title'>{html.escape(title)}</div>")
     return styled(widgets.VBox([head, *inside], layout=dict(width="236px")), "rl-card", name)
 
-# %% ../../nbs/8_lab/852_fields.ipynb #494bbb0c
+# %% ../../nbs/8_lab/852_fields.ipynb #102d4b5f
 class SettingsPanel:
     "A field for every setting of a learner that may change during a run"
     def __init__(self, learner, key, apply): # key(name): how a setting is called in the whole run
@@ -107,14 +107,14 @@ class SettingsPanel:
             name = field.setting.name
             field.follow(getattr(self.learner.settings, name), getattr(self.learner.algo, name))
 
-# %% ../../nbs/8_lab/852_fields.ipynb #140f01f3
+# %% ../../nbs/8_lab/852_fields.ipynb #34289c6f
 def outcome_html(asked, done):
     "How something went that was asked for: what was done, or the problem"
     problem = asked.exception()
     kind = "problem" if problem else "caption"
     return f"<span class='rl-{kind}'>{html.escape(str(problem or done))}</span>"
 
-# %% ../../nbs/8_lab/852_fields.ipynb #2963d1d1
+# %% ../../nbs/8_lab/852_fields.ipynb #c73adf8a
 class FilesPanel:
     "Where to save and load"
     def __init__(self, player):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Going', 'Hands']
 
-# %% ../../nbs/8_lab/854_hands.ipynb #e275104f
+# %% ../../nbs/8_lab/854_hands.ipynb #dc03be73
 from ..core.words import unknown
 from .inspect import is_held
 from .owner import Goal
@@ -13,7 +13,7 @@ from .player import set_out_for
 from ..training.actor import as_batch
 from ..training.evaluate import evaluate
 
-# %% ../../nbs/8_lab/854_hands.ipynb #128cc25b
+# %% ../../nbs/8_lab/854_hands.ipynb #2e2fb45c
 class Going:
     "Verbs that go on, and wait"
     def __init__(self, player):
@@ -61,7 +61,7 @@ class Going:
         self.wait()
         return self
 
-# %% ../../nbs/8_lab/854_hands.ipynb #dcac3cb7
+# %% ../../nbs/8_lab/854_hands.ipynb #69f42a39
 def behaviour_of(trainer, who):
     "A behaviour's name; without one the only one; ValueError where it is not clear who is meant"
     names = list(trainer.actors)
@@ -70,7 +70,7 @@ def behaviour_of(trainer, who):
     if len(names) == 1: return names[0]
     raise ValueError(f"which behaviour? There are {', '.join(names)}; say who={names[0]!r}")
 
-# %% ../../nbs/8_lab/854_hands.ipynb #a721f6d2
+# %% ../../nbs/8_lab/854_hands.ipynb #33436ab1
 class Hand:
     "An actor in whose stead a person chooses, in the first environment"
     def __init__(self, actor, act): # act: (1, ...) a batch of one action
@@ -86,7 +86,7 @@ class Hand:
     def __getattr__(self, name):
         return getattr(self.actor, name)
 
-# %% ../../nbs/8_lab/854_hands.ipynb #25924950
+# %% ../../nbs/8_lab/854_hands.ipynb #c5003b84
 def check_hand(trainer, who, act):
     "The action as a batch of one; ValueError where it is none, or where it would be learned from wrongly"
     if who in trainer.learners and trainer.actors[who].algo.on_policy:
@@ -99,7 +99,7 @@ def check_hand(trainer, who, act):
         raise ValueError(f"action {act!r}: expected one of {space}")
     return rows
 
-# %% ../../nbs/8_lab/854_hands.ipynb #71cc6f94
+# %% ../../nbs/8_lab/854_hands.ipynb #2fb0d894
 def act_by_hand(player, who, act):
     "One environment step in which the first environment takes this action; what moves is stopped before"
     trainer = player.trainer
@@ -114,7 +114,7 @@ def act_by_hand(player, who, act):
     finally:
         trainer.actors[who] = actor
 
-# %% ../../nbs/8_lab/854_hands.ipynb #605e7636
+# %% ../../nbs/8_lab/854_hands.ipynb #3d0416af
 def edit_row(memory, row, changes):
     "Write some columns of one stored row; ValueError where there is no such row or column"
     if not is_held(memory, row):
@@ -125,13 +125,13 @@ def edit_row(memory, row, changes):
     for name, value in changes.items():
         memory.places[name][row] = value
 
-# %% ../../nbs/8_lab/854_hands.ipynb #6ebd1392
+# %% ../../nbs/8_lab/854_hands.ipynb #a3e8a250
 def gone_back(trainer, tree):
     "The same trainer, where a snapshot was taken"
     trainer.restore(tree)
     return trainer
 
-# %% ../../nbs/8_lab/854_hands.ipynb #20b8c026
+# %% ../../nbs/8_lab/854_hands.ipynb #fb04677e
 class Hands(Going):
     "A run in somebody's hands: every verb waits, and most give back the hands for the next"
     def told(self, future):
