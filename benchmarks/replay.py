@@ -3,7 +3,8 @@
     python benchmarks/replay.py [--peer PYTHON] [--rounds 7] [--write]
 
 PYTHON is an interpreter that has the peer (pip install cpprb); without it, this one is tried.
-Both sides hold 1M transitions of the same columns and print one number, microseconds of processor time for 256 rows; the last table is ours alone.
+Both sides hold 1M transitions of the same columns and print one number, microseconds of processor time for 256 rows;
+the last table is ours alone.
 --write keeps the tables in benchmarks/results/replay.md, and the cost by size in replay.png.
 """
 import argparse
@@ -18,84 +19,121 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-OBS, ACT, BATCH, ROWS = 17, 6, 256, 1_000_000
+OBS = 17
+ACT = 6
+BATCH = 256
+ROWS = 1_000_000
 GOALS = {  # name -> (what is measured, ratio to reach)
     "uniform": ("uniform: 256 out of 1M transitions of 17 numbers", 1.0),
     "prioritised": ("prioritised: the same with weights, and their priorities changed", .8),
 }
-SIZES, FLAT = (10_000, 100_000, 1_000_000, 10_000_000), 2.0                 # rows; the dearest sample over the cheapest
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)        # rows
+FLAT = 2.0                                              # the dearest sample over the cheapest
+KINDS = ("uniform row numbers", "prioritised draw and change", "the same, reading `obs`")
 
 
 def microseconds(call, repeats=1500, warm_up=50):
     "Processor time of a call, the median of ten stretches"
-    for _ in range(warm_up): call()
+    for _ in range(warm_up):
+        call()
     spans = []
     for _ in range(10):
         start = time.process_time()
-        for _ in range(repeats // 10): call()
+        for _ in range(repeats // 10):
+            call()
         spans.append((time.process_time() - start) / (repeats // 10) * 1e6)
     return statistics.median(spans)
 
 
-def ring_of(rows, obs, act):
-    "A full ring"
+# ---- ours
+
+def ring_of(rows, columns):
+    "A full ring with columns of these shapes, and a generator"
     import torch
 
-    from rlbench.buffers.buffers import Ring
+    from rlbench.buffers.ring import Ring
+    from rlbench.core.batch import Batch
+
     torch.set_num_threads(1)
-    ring, rng = Ring(rows, 1), np.random.default_rng(0)
-    ring.add(dict(obs=np.ones((1, obs), np.float32), act=np.ones((1, act), np.float32), rew=np.ones(1, np.float32), term=np.zeros(1, bool), trunc=np.zeros(1, bool), next_obs=np.ones((1, obs), np.float32)))
-    for column in ring.rows.values(): column[:] = rng.random(column.shape, np.float32) > .5
-    ring.heads[:], ring.sizes[:], ring.written[:] = 0, rows, rows
+    rng = np.random.default_rng(0)
+    ring = Ring(rows, 1)
+    block = min(rows, 100_000)
+    for _ in range(rows // block):
+        numbers = {name: rng.random((block, 1, *shape), np.float32) > .5 for name, shape in columns.items()}
+        floats = {name: column.astype(bool if name == "term" else np.float32) for name, column in numbers.items()}
+        ring.extend(Batch(floats))
     return ring, rng
+
+
+def transitions():
+    "A full ring of the five columns that the peer returns too"
+    return ring_of(ROWS, dict(obs=(OBS,), act=(ACT,), rew=(), term=(), next_obs=(OBS,)))
 
 
 def priorities_of(ring, rng):
     "Priorities of every row, as uneven as errors are"
     from rlbench.buffers.priorities import Prioritised
+
     chosen = Prioritised(ring, alpha=.6, epsilon=1e-6)
     chosen.draw(rng, BATCH, .4)
-    for rows in np.array_split(np.arange(len(ring)), 100): chosen.update(rows, rng.exponential(size=len(rows)))
+    for rows in np.array_split(np.arange(len(ring)), 100):
+        chosen.update(rows, rng.exponential(size=len(rows)))
     return chosen
 
 
-COLUMNS = ("obs", "act", "rew", "term", "next_obs")                         # the five that the peer returns
-
-
 class Ours:
+    "What rlbench takes"
+
     def uniform(self):
-        ring, rng = ring_of(ROWS, OBS, ACT)
-        return microseconds(lambda: ring.gather(ring.uniform(rng, BATCH), COLUMNS))
+        ring, rng = transitions()
+        return microseconds(lambda: ring.gather(ring.uniform(rng, BATCH)))
 
     def prioritised(self):
-        ring, rng = ring_of(ROWS, OBS, ACT)
-        chosen, errors = priorities_of(ring, rng), rng.exponential(size=BATCH)
+        ring, rng = transitions()
+        chosen = priorities_of(ring, rng)
+        errors = rng.exponential(size=BATCH)
 
         def cycle():
-            index, weight = chosen.draw(rng, BATCH, .4)
-            ring.gather(index, COLUMNS)
+            index, _ = chosen.draw(rng, BATCH, .4)
+            ring.gather(index)
             chosen.update(index, errors)
         return microseconds(cycle)
 
     def sizes(self, rows):
-        "Row numbers and weights, and their priorities changed; with and without reading 16 bytes of each row"
-        ring, rng = ring_of(int(rows), 4, 1)
-        chosen, errors = priorities_of(ring, rng), rng.exponential(size=BATCH)
+        "Row numbers and weights, and their priorities changed; without and with reading 16 bytes of each row"
+        ring, rng = ring_of(int(rows), dict(obs=(4,)))
+        chosen = priorities_of(ring, rng)
+        errors = rng.exponential(size=BATCH)
 
-        def cycle(names):
-            index, weight = chosen.draw(rng, BATCH, .4)
-            if names: ring.gather(index, names)
+        def cycle(reading):
+            index, _ = chosen.draw(rng, BATCH, .4)
+            if reading: ring.gather(index)
             chosen.update(index, errors)
-        bare = microseconds(lambda: ring.uniform(rng, BATCH))
-        return f"{bare:.2f} {microseconds(lambda: cycle(())):.2f} {microseconds(lambda: cycle(('obs',))):.2f}"
+        costs = [
+            microseconds(lambda: ring.uniform(rng, BATCH)),
+            microseconds(lambda: cycle(False)),
+            microseconds(lambda: cycle(True)),
+        ]
+        return " ".join(f"{cost:.2f}" for cost in costs)
 
+
+# ---- the peer's
 
 class Peer:
-    def filled(self, kind):
+    "What cpprb takes"
+
+    def filled(self, kind, **more):
         rng = np.random.default_rng(0)
-        buffer = kind(ROWS, {"obs": {"shape": OBS}, "act": {"shape": ACT}, "rew": {}, "next_obs": {"shape": OBS}, "done": {}})
+        columns = {"obs": {"shape": OBS}, "act": {"shape": ACT}, "rew": {}, "next_obs": {"shape": OBS}, "done": {}}
+        buffer = kind(ROWS, columns, **more)
         for _ in range(ROWS // 1000):
-            buffer.add(obs=rng.random((1000, OBS)), act=rng.random((1000, ACT)), rew=rng.random(1000), next_obs=rng.random((1000, OBS)), done=np.zeros(1000))
+            buffer.add(
+                obs=rng.random((1000, OBS)),
+                act=rng.random((1000, ACT)),
+                rew=rng.random(1000),
+                next_obs=rng.random((1000, OBS)),
+                done=np.zeros(1000),
+            )
         return buffer, rng
 
     def uniform(self):
@@ -105,8 +143,9 @@ class Peer:
 
     def prioritised(self):
         from cpprb import PrioritizedReplayBuffer
-        buffer, rng = self.filled(lambda *args: PrioritizedReplayBuffer(*args, alpha=.6))
-        for rows in np.array_split(np.arange(ROWS), 100): buffer.update_priorities(rows, rng.exponential(size=len(rows)))
+        buffer, rng = self.filled(PrioritizedReplayBuffer, alpha=.6)
+        for rows in np.array_split(np.arange(ROWS), 100):
+            buffer.update_priorities(rows, rng.exponential(size=len(rows)))
         errors = rng.exponential(size=BATCH)
 
         def cycle():
@@ -115,10 +154,13 @@ class Peer:
         return microseconds(cycle)
 
 
+# ---- both, in turn
+
 def once(python, *what):
     "One measurement in a process of its own -> numbers"
     threads = dict(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    done = subprocess.run([python, __file__, *map(str, what)], env=os.environ | threads, capture_output=True, text=True)
+    command = [python, __file__, *map(str, what)]
+    done = subprocess.run(command, env=os.environ | threads, capture_output=True, text=True)
     if done.returncode: sys.exit(f"{what} failed:\n{done.stderr[-2000:]}")
     return [float(x) for x in done.stdout.split()]
 
@@ -127,31 +169,44 @@ def compare(name, peer, rounds):
     "Both sides in turn -> medians and the median of the ratios"
     pairs = []
     for i in range(rounds):
-        pairs.append((*once(sys.executable, "ours", name), *once(peer, "peer", name)))
-        print(f"  {name} {i + 1}/{rounds}: ours {pairs[-1][0]:,.0f}, peer {pairs[-1][1]:,.0f}, ratio {pairs[-1][0] / pairs[-1][1]:.2f}", flush=True)
+        [ours] = once(sys.executable, "ours", name)
+        [theirs] = once(peer, "peer", name)
+        pairs.append((ours, theirs))
+        print(f"  {name} {i + 1}/{rounds}: ours {ours:,.0f}, peer {theirs:,.0f}, ratio {ours / theirs:.2f}", flush=True)
     ours, theirs = (statistics.median(side) for side in zip(*pairs))
     return ours, theirs, statistics.median(a / b for a, b in pairs)
 
 
 def versus(peer, rounds):
+    "The table of both sides"
     lines = ["| what | rlbench | cpprb | ratio | goal | |", "|---|---|---|---|---|---|"]
     for name, (what, goal) in GOALS.items():
         ours, theirs, ratio = compare(name, peer, rounds)
-        lines.append(f"| {what} | {ours:,.0f} µs | {theirs:,.0f} µs | {ratio:.2f} | at most {goal} | {'reached' if ratio <= goal else 'not reached'} |")
+        verdict = "reached" if ratio <= goal else "not reached"
+        lines.append(f"| {what} | {ours:,.0f} µs | {theirs:,.0f} µs | {ratio:.2f} | at most {goal} | {verdict} |")
     return lines
 
 
-def scaling(rounds):
-    lines = ["| rows | uniform row numbers | prioritised draw and change | the same, reading `obs` |", "|---|---|---|---|"]
-    table = {rows: [] for rows in SIZES}
+def costs_by_size(rounds):
+    "{rows: costs of the three kinds}, medians"
+    found = {rows: [] for rows in SIZES}
     for i in range(rounds):
-        for rows in SIZES: table[rows].append(once(sys.executable, "ours", "sizes", rows))
-        print(f"  sizes {i + 1}/{rounds}:", *(f"{rows:,}: {table[rows][-1]}" for rows in SIZES), flush=True)
-    costs = {rows: [statistics.median(column) for column in zip(*found)] for rows, found in table.items()}
-    lines += [f"| {rows:,} | " + " | ".join(f"{x:.0f} µs" for x in found) + " |" for rows, found in costs.items()]
-    spread = max(cost[2] for cost in costs.values()) / min(cost[2] for cost in costs.values())
-    verdict = f"Prioritised, drawn, read and changed, dearest over cheapest: {spread:.2f}, goal at most {FLAT}: {'reached' if spread <= FLAT else 'not reached'}."
-    return [*lines, "", "![cost by size](replay.png)", "", verdict], costs
+        for rows in SIZES:
+            found[rows].append(once(sys.executable, "ours", "sizes", rows))
+        print(f"  sizes {i + 1}/{rounds}:", *(f"{rows:,}: {costs[-1]}" for rows, costs in found.items()), flush=True)
+    return {rows: np.median(costs, axis=0).tolist() for rows, costs in found.items()}
+
+
+def scaling(costs):
+    "The table of the costs by size"
+    lines = [f"| rows | {' | '.join(KINDS)} |", "|---|---|---|---|"]
+    for rows, found in costs.items():
+        lines.append(f"| {rows:,} | " + " | ".join(f"{cost:.0f} µs" for cost in found) + " |")
+    reading = [found[2] for found in costs.values()]
+    ratio = max(reading) / min(reading)
+    verdict = "reached" if ratio <= FLAT else "not reached"
+    told = f"Prioritised, drawn, read and changed, dearest over cheapest: {ratio:.2f}, goal at most {FLAT}: {verdict}."
+    return [*lines, "", "![cost by size](replay.png)", "", told]
 
 
 def figure(costs):
@@ -160,11 +215,22 @@ def figure(costs):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     fig, ax = plt.subplots(figsize=(5, 3), dpi=100)
-    for name, column in zip(("uniform row numbers", "prioritised draw and change", "the same, reading obs"), zip(*costs.values())): ax.plot(list(costs), column, ".-", label=name)
+    for name, kind in zip(KINDS, zip(*costs.values())):
+        ax.plot(list(costs), kind, ".-", label=name.replace("`", ""))
     ax.set(xscale="log", xlabel="rows in the memory", ylabel="µs for 256 rows", ylim=(0, None))
-    ax.grid(alpha=.3), ax.legend(fontsize=8)
+    ax.grid(alpha=.3)
+    ax.legend(fontsize=8)
     fig.tight_layout()
     fig.savefig(HERE / "results" / "replay.png")
+
+
+def version_of(peer):
+    "Name and version of the peer"
+    ask = "import cpprb, importlib.metadata as m; print('cpprb', m.version('cpprb'))"
+    done = subprocess.run([peer, "-c", ask], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit("the peer is not installed there: pip install cpprb, and pass that interpreter with --peer")
+    return done.stdout.strip()
 
 
 def main():
@@ -173,11 +239,14 @@ def main():
     args.add_argument("--rounds", type=int, default=7)
     args.add_argument("--write", action="store_true")
     args = args.parse_args()
-    version = subprocess.run([args.peer, "-c", "import cpprb, importlib.metadata as m; print('cpprb', m.version('cpprb'))"], capture_output=True, text=True)
-    if version.returncode: sys.exit("the peer is not installed there: pip install cpprb, and pass that interpreter with --peer")
-    head = f"Medians of {args.rounds} rounds, the sides in turn, one thread, CPU, {os.cpu_count()} cores, Python {platform.python_version()}; peer: {version.stdout.strip()}."
-    beside, (sizes, costs) = versus(args.peer, args.rounds), scaling(max(1, args.rounds // 2))
-    table = "\n".join(["# Replay", "", "`python benchmarks/replay.py --write`", "", head, "", *beside, "", "Cost of 256 rows by length of the memory:", "", *sizes, ""])
+    version = version_of(args.peer)
+    head = (f"Medians of {args.rounds} rounds, the sides in turn, one thread, CPU, {os.cpu_count()} cores, "
+            f"Python {platform.python_version()}; peer: {version}.")
+    beside = versus(args.peer, args.rounds)
+    costs = costs_by_size(max(1, args.rounds // 2))
+    lines = ["# Replay", "", "`python benchmarks/replay.py --write`", "", head, "", *beside, "",
+             "Cost of 256 rows by length of the memory:", "", *scaling(costs), ""]
+    table = "\n".join(lines)
     print(table)
     if args.write:
         figure(costs)
@@ -185,5 +254,9 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] in (["ours"], ["peer"]): print(getattr({"ours": Ours, "peer": Peer}[sys.argv[1]](), sys.argv[2])(*sys.argv[3:]))
-    else: main()
+    sides = dict(ours=Ours, peer=Peer)
+    if sys.argv[1:2] and sys.argv[1] in sides:
+        _, side, name, *more = sys.argv
+        print(getattr(sides[side](), name)(*more))
+    else:
+        main()

@@ -1,6 +1,6 @@
 """How fast, beside Stable-Baselines3: every pair is measured in turn, in one call, on one thread.
 
-    python benchmarks/speed.py [--peer PYTHON] [--rounds 5] [--only ppo dqn sample gae] [--write]
+    python benchmarks/speed.py [--peer PYTHON] [--rounds 5] [--only ppo dqn sac sample gae] [--write]
 
 PYTHON is an interpreter that has the peer (pip install stable-baselines3); without it, this one is tried.
 Both sides train the same network on the same environment with the same number of updates, and print one number.
@@ -12,33 +12,74 @@ import platform
 import statistics
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-GOALS = {  # name -> (what is measured, unit, more is better, ratio to reach)
-    "ppo": ("PPO, CartPole-v1, 8 environments x 128 steps, 4 epochs of 4 minibatches, 64x64", "steps/s", True, 2.0),
-    "dqn": ("DQN, CartPole-v1, one update of 64 a step, 64x64", "steps/s", True, 1.5),
-    "sample": ("uniform replay, 256 out of 1M transitions of 17 numbers", "µs", False, 0.5),
-    "gae": ("advantages, 2048 x 8", "µs", False, 0.1),
-}
+
+
+@dataclass(frozen=True)
+class Goal:
+    "What is measured, and the ratio to reach"
+    what: str
+    unit: str
+    ratio: float
+    more: bool = True    # whether more is better
+
+    def reached(self, ratio):
+        return ratio >= self.ratio if self.more else ratio <= self.ratio
+
+
+GOALS = dict(
+    ppo=Goal("PPO, CartPole-v1, 8 environments x 128 steps, 4 epochs of 4 minibatches, 64x64", "steps/s", 2.0),
+    dqn=Goal("DQN, CartPole-v1, one update of 64 a step, 64x64", "steps/s", 1.5),
+    sac=Goal("SAC, Pendulum-v1, one update of 256 a step, 256x256", "steps/s", 1.0),
+    sample=Goal("uniform replay, 256 out of 1M transitions of 17 numbers", "µs", 0.5, more=False),
+    gae=Goal("advantages, 2048 x 8", "µs", 0.1, more=False),
+)
 
 
 def once(python, side, name):
     "One measurement in a process of its own"
     threads = dict(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    done = subprocess.run([python, str(HERE / "speed_sides.py"), side, name], env=os.environ | threads, capture_output=True, text=True)
-    if done.returncode: sys.exit(f"{side} {name} failed:\n{done.stderr[-2000:]}")
+    command = [python, str(HERE / "speed_sides.py"), side, name]
+    done = subprocess.run(command, env=os.environ | threads, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{side} {name} failed:\n{done.stderr[-2000:]}")
     return float(done.stdout.split()[-1])
 
 
 def measure(name, peer, rounds):
     "Both sides in turn -> medians and the median of the ratios"
-    pairs = []
+    ours = []
+    theirs = []
+    ratios = []
     for i in range(rounds):
-        pairs.append((once(sys.executable, "ours", name), once(peer, "peer", name)))
-        print(f"  {name} {i + 1}/{rounds}: ours {pairs[-1][0]:,.0f}, peer {pairs[-1][1]:,.0f}, ratio {pairs[-1][0] / pairs[-1][1]:.2f}", flush=True)
-    ours, theirs = (statistics.median(side) for side in zip(*pairs))
-    return ours, theirs, statistics.median(a / b for a, b in pairs)
+        ours.append(once(sys.executable, "ours", name))
+        theirs.append(once(peer, "peer", name))
+        ratios.append(ours[-1] / theirs[-1])
+        print(f"  {name} {i + 1}/{rounds}: {ours[-1]:,.0f} / {theirs[-1]:,.0f} = {ratios[-1]:.2f}", flush=True)
+    return statistics.median(ours), statistics.median(theirs), statistics.median(ratios)
+
+
+def line(name, peer, rounds):
+    "A line of the table"
+    goal = GOALS[name]
+    ours, theirs, ratio = measure(name, peer, rounds)
+    bound = "at least" if goal.more else "at most"
+    verdict = "reached" if goal.reached(ratio) else "not reached"
+    return (f"| {goal.what} | {ours:,.0f} {goal.unit} | {theirs:,.0f} {goal.unit} | {ratio:.2f} "
+            f"| {bound} {goal.ratio} | {verdict} |")
+
+
+def versions_of(peer):
+    "What the peer is"
+    asked = ("import stable_baselines3 as sb3, torch; "
+             "print(f'Stable-Baselines3 {sb3.__version__}, torch {torch.__version__}')")
+    done = subprocess.run([peer, "-c", asked], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit("the peer is not there: pip install stable-baselines3, and pass that interpreter with --peer")
+    return done.stdout.strip()
 
 
 def main():
@@ -48,18 +89,25 @@ def main():
     args.add_argument("--only", nargs="+", choices=GOALS, default=list(GOALS))
     args.add_argument("--write", action="store_true")
     args = args.parse_args()
-    versions = subprocess.run([args.peer, "-c", "import stable_baselines3 as s, torch; print(f'Stable-Baselines3 {s.__version__}, torch {torch.__version__}')"], capture_output=True, text=True)
-    if versions.returncode: sys.exit("the peer is not installed there: pip install stable-baselines3, and pass that interpreter with --peer")
-    lines = ["| what | rlbench | peer | ratio | goal | |", "|---|---|---|---|---|---|"]
-    for name in args.only:
-        what, unit, more, goal = GOALS[name]
-        ours, theirs, ratio = measure(name, args.peer, args.rounds)
-        reached = "reached" if (ratio >= goal if more else ratio <= goal) else "not reached"
-        lines.append(f"| {what} | {ours:,.0f} {unit} | {theirs:,.0f} {unit} | {ratio:.2f} | {'at least' if more else 'at most'} {goal} | {reached} |")
-    head = f"Medians of {args.rounds} rounds, the two sides in turn, one thread, CPU, {os.cpu_count()} cores, Python {platform.python_version()}; peer: {versions.stdout.strip()}."
-    table = "\n".join(["# Speed", "", "`python benchmarks/speed.py --write`", "", head, "", *lines, ""])
-    print(table)
-    if args.write: (HERE / "results" / "speed.md").write_text(table)
+
+    peer = versions_of(args.peer)
+    lines = [
+        "# Speed",
+        "",
+        "`python benchmarks/speed.py --write`",
+        "",
+        f"Medians of {args.rounds} rounds, the two sides in turn, one thread, CPU, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}; peer: {peer}.",
+        "",
+        "| what | rlbench | peer | ratio | goal | |",
+        "|---|---|---|---|---|---|",
+        *[line(name, args.peer, args.rounds) for name in args.only],
+        "",
+    ]
+    page = "\n".join(lines)
+    print(page)
+    if args.write:
+        (HERE / "results" / "speed.md").write_text(page)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,16 @@ from pyflakes.checker import Checker
 from pyflakes.messages import ImportStarUsed, UndefinedExport, UndefinedLocal, UndefinedName
 
 ROOT = Path(__file__).resolve().parents[1]
-APART = [{"envs", "policies"}, {"envs", "buffers"}, {"policies", "buffers"}, {"algos", "envs"}]     # mutual strangers
-RUNTIME = {"torch", "numpy", "gymnasium", "ipywidgets", "matplotlib", "anywidget", "PIL", "tqdm",  # pyproject's dependencies
-           "IPython", "traitlets"}                                                                 # what ipywidgets stands on
+ROOMS = dict(core=0, envs=1, policies=2, buffers=3, algos=4, training=6, lab=8, launch=9)   # and their folders' numbers
+APART = [                               # mutual strangers
+    {"envs", "policies"},
+    {"envs", "buffers"},
+    {"policies", "buffers"},
+    {"algos", "envs"},
+]
+RUNTIME = {                             # pyproject's dependencies, and what ipywidgets stands on
+    "torch", "numpy", "gymnasium", "ipywidgets", "matplotlib", "anywidget", "PIL", "tqdm", "IPython", "traitlets",
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -33,47 +40,79 @@ def place(text):
     return found and Place(int(found[1]), found[2], room[1] if room else "")
 
 
-def dotted(path): return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+def dotted(path):
+    "rlbench/core/batch.py -> rlbench.core.batch"
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-MODULES = [p for p in sorted((ROOT / "rlbench").rglob("*.py")) if p.name not in ("__init__.py", "__main__.py", "_modidx.py")]
+NOT_MODULES = ("__init__.py", "__main__.py", "_modidx.py")
+MODULES = [path for path in sorted((ROOT / "rlbench").rglob("*.py")) if path.name not in NOT_MODULES]
 SOURCES = {dotted(path): path.read_text(encoding="utf-8") for path in MODULES}
 PLACES = {name: place(text) for name, text in SOURCES.items()}
-HANDWRITTEN = sorted([*(ROOT / "tools").glob("*.py"), *(ROOT / "tests").rglob("*.py"), ROOT / "rlbench" / "__init__.py", ROOT / "rlbench" / "__main__.py"])
+HANDWRITTEN = sorted([
+    *(ROOT / "tools").glob("*.py"),
+    *(ROOT / "tests").rglob("*.py"),
+    *(ROOT / "benchmarks").rglob("*.py"),
+    ROOT / "rlbench" / "__init__.py",
+    ROOT / "rlbench" / "__main__.py",
+])
 
 
 # ---- imports
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
 
 def imports(text, name, modules):
     "(full name of what is imported, line, inside a function?) for every import of module `name`"
     def walk(node, inside):
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Import): yield from ((one.name, child.lineno, inside) for one in child.names)
-            elif isinstance(child, ast.ImportFrom):
-                above = name.split(".")[:-child.level] if child.level else []
-                base = ".".join([*above, *filter(None, [child.module])])
+            if isinstance(child, ast.Import):
                 for one in child.names:
-                    full = f"{base}.{one.name}"
-                    yield (full if full in modules or base == "rlbench" else base), child.lineno, inside
-            else: yield from walk(child, inside or isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+                    yield one.name, child.lineno, inside
+            elif isinstance(child, ast.ImportFrom):
+                for full in from_names(child, name, modules):
+                    yield full, child.lineno, inside
+            else:
+                yield from walk(child, inside or isinstance(child, FUNCTIONS))
     yield from walk(ast.parse(text), False)
+
+
+def from_names(node, name, modules):
+    "Full names of what `from … import …` takes into module `name`"
+    above = name.split(".")[:-node.level] if node.level else []
+    base = ".".join([*above, *filter(None, [node.module])])
+    for one in node.names:
+        full = f"{base}.{one.name}"
+        yield full if full in modules or base == "rlbench" else base
 
 
 def layer_complaints(name, text, places):
     "Imports of the module `name` that go up, sideways or to the package as a whole"
-    here = places[name]
     for target, line, inside in imports(text, name, places):
-        if target.split(".")[0] != "rlbench" or target == "rlbench.__version__": continue
-        if target in places and places[target] is None: continue     # not from a notebook: another test says so
-        there, where = places.get(target), f"{name}:{line} imports {target}"
-        if target == name: yield f"{where}: itself"
-        elif there is None:
-            if not (inside and here.room == "launch"): yield f"{where}: name the module it is in, not the package"
-        elif there.room == "lab" and here.room == "launch":
-            if not inside: yield f"{where}: only inside the function of the lab command"
-        elif {here.room, there.room} in APART: yield f"{where}: {here.room} and {there.room} do not know one another"
-        elif (there.layer, there.number) >= (here.layer, here.number):
-            yield f"{where}: only lower folders, or earlier notebooks of its own"
+        if target.split(".")[0] != "rlbench" or target == "rlbench.__version__":
+            continue
+        wrong = wrong_way(name, target, inside, places)
+        if wrong:
+            yield f"{name}:{line} imports {target}: {wrong}"
+
+
+def wrong_way(name, target, inside, places):
+    "What is wrong with an import from our own package, in words; nothing if all is well"
+    here = places[name]
+    there = places.get(target)
+    if target in places and there is None:
+        return ""                                           # not from a notebook: another test says so
+    if target == name: return "itself"
+    if there is None:
+        allowed = inside and here.room == "launch"
+        return "" if allowed else "name the module it is in, not the package"
+    if there.room == "lab" and here.room == "launch":
+        return "" if inside else "only inside the function of the lab command"
+    if {here.room, there.room} in APART:
+        return f"{here.room} and {there.room} do not know one another"
+    lower = (there.layer, there.number) < (here.layer, here.number)
+    return "" if lower else "only lower folders, or earlier notebooks of its own"
 
 
 def foreign_complaints(name, text):
@@ -91,10 +130,16 @@ def cycle(graph):
     def visit(node, path):
         if node in path: return path[path.index(node):] + [node]
         if node in done: return []
-        found = next((c for c in (visit(one, path + [node]) for one in graph.get(node, ())) if c), [])
+        for one in graph.get(node, ()):
+            found = visit(one, path + [node])
+            if found: return found
         done.add(node)
-        return found
-    return next((c for c in (visit(node, []) for node in graph) if c), [])
+        return []
+
+    for node in graph:
+        found = visit(node, [])
+        if found: return found
+    return []
 
 
 # ---- calls
@@ -117,15 +162,40 @@ def aliases(tree):
                 top = one.name.split(".")[0]
                 known[one.asname or top] = one.name if one.asname else top
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            for one in node.names: known[one.asname or one.name] = f"{node.module}.{one.name}"
+            for one in node.names:
+                known[one.asname or one.name] = f"{node.module}.{one.name}"
     return known
 
 
 def full_name(node, known):
     "np.random.rand -> numpy.random.rand; empty if it does not start at an imported name"
     parts = []
-    while isinstance(node, ast.Attribute): node, parts = node.value, [node.attr, *parts]
-    return ".".join([known[node.id], *parts]) if isinstance(node, ast.Name) and node.id in known else ""
+    while isinstance(node, ast.Attribute):
+        parts.insert(0, node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in known: return ""
+    return ".".join([known[node.id], *parts])
+
+
+def wrong_call(call, known):
+    "What is wrong with a call, in words"
+    what = full_name(call.func, known)
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else what.split(".")[-1]
+    words = {word.arg: word.value for word in call.keywords}
+    handed = "generator" in words or any(getattr(arg, "id", "") in ("generator", "rng") for arg in call.args)
+    pickles = words.get("allow_pickle")
+    if what in ("torch.load", "torch.save"):
+        yield f"calls {what}, which pickles; use rlbench.core.state"
+    if pickles is not None and getattr(pickles, "value", True):
+        yield "allows pickles"
+    if what in GLOBAL:
+        yield f"calls {what}: it changes a generator that belongs to everybody"
+    if (what in DRAWS or method in IN_PLACE) and not handed:
+        yield f"calls {what or method} without a generator"
+    if what.startswith(("numpy.random.", "random.")) and what not in SEEDED:
+        yield f"calls {what}: the global generator"
+    if what in SEEDED and not call.args and not call.keywords:
+        yield f"calls {what} without a seed"
 
 
 def call_complaints(name, text):
@@ -133,31 +203,26 @@ def call_complaints(name, text):
     tree = ast.parse(text)
     known = aliases(tree)
     for target, line, _ in imports(text, name, {}):
-        if target.split(".")[0] in PICKLES: yield f"{name}:{line} imports {target}: state is arrays and JSON"
+        if target.split(".")[0] in PICKLES:
+            yield f"{name}:{line} imports {target}: state is arrays and JSON"
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        what, where = full_name(call.func, known), f"{name}:{call.lineno}"
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else what.split(".")[-1]
-        words = {word.arg: word.value for word in call.keywords}
-        handed = "generator" in words or any(getattr(arg, "id", "") in ("generator", "rng") for arg in call.args)
-        pickles = words.get("allow_pickle")
-        if what in ("torch.load", "torch.save"): yield f"{where} calls {what}, which pickles; use rlbench.core.state"
-        if pickles is not None and getattr(pickles, "value", True): yield f"{where} allows pickles"
-        if what in GLOBAL: yield f"{where} calls {what}: it changes a generator that belongs to everybody"
-        if (what in DRAWS or method in IN_PLACE) and not handed:
-            yield f"{where} calls {what or method} without a generator"
-        if what.startswith(("numpy.random.", "random.")) and what not in SEEDED:
-            yield f"{where} calls {what}: the global generator"
-        if what in SEEDED and not call.args and not call.keywords: yield f"{where} calls {what} without a seed"
+        for wrong in wrong_call(call, known):
+            yield f"{name}:{call.lineno} {wrong}"
 
 
 # ---- names
 
+GRAVE = (UndefinedName, UndefinedExport, UndefinedLocal, ImportStarUsed)
+
+
 def name_complaints(name, text):
     "What pyflakes says: undefined names break at run time, the rest confuses"
-    lines, front = text.splitlines(), name.endswith("__init__.py")     # a front page imports in order to be imported from
-    for message in sorted(Checker(ast.parse(text), filename=name).messages, key=lambda m: m.lineno):
-        grave = isinstance(message, (UndefinedName, UndefinedExport, UndefinedLocal, ImportStarUsed))
-        if grave or not (front or "noqa" in lines[message.lineno - 1]): yield str(message)
+    lines = text.splitlines()
+    front = name.endswith("__init__.py")                    # a front page imports in order to be imported from
+    for message in sorted(Checker(ast.parse(text), filename=name).messages, key=lambda one: one.lineno):
+        excused = front or "noqa" in lines[message.lineno - 1]
+        if isinstance(message, GRAVE) or not excused:
+            yield str(message)
 
 
 # ---- the project
@@ -166,6 +231,16 @@ def name_complaints(name, text):
 def test_module_has_a_notebook_in_a_numbered_folder(name):
     assert PLACES[name] is not None, f"{name} was not exported from nbs/N_room/NN_name.ipynb"
     assert name.split(".")[1] == PLACES[name].room, "the package's folder is the notebook's, without its number"
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if PLACES[name]])
+def test_module_stands_in_a_room_that_is_known(name):
+    here = PLACES[name]
+    assert ROOMS.get(here.room) == here.layer
+
+
+def test_every_room_is_lived_in():
+    assert {place.room for place in PLACES.values() if place} == set(ROOMS)
 
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if PLACES[name]])
@@ -179,7 +254,9 @@ def test_module_needs_only_what_a_plain_install_brings(name):
 
 
 def test_imports_have_no_cycle():
-    graph = {name: {one for one, _, _ in imports(text, name, SOURCES)} & set(SOURCES) for name, text in SOURCES.items()}
+    graph = {}
+    for name, text in SOURCES.items():
+        graph[name] = {target for target, _, _ in imports(text, name, SOURCES)} & set(SOURCES)
     assert cycle(graph) == []
 
 
@@ -193,17 +270,23 @@ def test_module_has_no_undefined_or_unused_names(name):
     assert list(name_complaints(name, SOURCES[name])) == []
 
 
-@pytest.mark.parametrize("path", HANDWRITTEN, ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", HANDWRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_handwritten_file_has_no_undefined_or_unused_names(path):
     assert list(name_complaints(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))) == []
 
 
 # ---- the rules find what they look for
 
-TOY = {"rlbench.core.batch": Place(0, "00", "core"), "rlbench.core.config": Place(0, "01", "core"),
-       "rlbench.envs.env": Place(1, "10", "envs"), "rlbench.buffers.buffers": Place(3, "30", "buffers"),
-       "rlbench.algos.dqn": Place(4, "42", "algos"), "rlbench.training.trainer": Place(6, "61", "training"),
-       "rlbench.lab.workbench": Place(8, "85", "lab"), "rlbench.launch.cli": Place(9, "90", "launch")}
+TOY = {
+    "rlbench.core.batch": Place(0, "01", "core"),
+    "rlbench.core.config": Place(0, "05", "core"),
+    "rlbench.envs.env": Place(1, "101", "envs"),
+    "rlbench.buffers.ring": Place(3, "30", "buffers"),
+    "rlbench.algos.dqn": Place(4, "430", "algos"),
+    "rlbench.training.trainer": Place(6, "64", "training"),
+    "rlbench.lab.workbench": Place(8, "86", "lab"),
+    "rlbench.launch.cli": Place(9, "90", "launch"),
+}
 
 
 @pytest.mark.parametrize("name,text,found", [
@@ -214,8 +297,8 @@ TOY = {"rlbench.core.batch": Place(0, "00", "core"), "rlbench.core.config": Plac
     ("rlbench.core.batch", "def f():\n    from ..training.trainer import Trainer", "earlier notebooks"),
     ("rlbench.envs.env", "import rlbench", "not the package"),
     ("rlbench.envs.env", "from .. import train", "not the package"),
-    ("rlbench.buffers.buffers", "from ..envs.env import make", "do not know"),
-    ("rlbench.algos.dqn", "from ..buffers.buffers import Ring", ""),
+    ("rlbench.buffers.ring", "from ..envs.env import VecEnv", "do not know"),
+    ("rlbench.algos.dqn", "from ..buffers.ring import Ring", ""),
     ("rlbench.algos.dqn", "import rlbench.envs.env", "do not know"),
     ("rlbench.algos.dqn", "from ..lab.workbench import Workbench", "earlier notebooks"),
     ("rlbench.launch.cli", "from ..lab.workbench import Workbench", "only inside"),
@@ -227,17 +310,21 @@ def test_layer_rule(name, text, found):
 
 
 def test_place_is_read_from_the_first_lines():
-    notebook = "../../nbs/0_core/03_state.ipynb"
+    notebook = "../../nbs/0_core/07_state.ipynb"
     text = f"# AUTOGENERATED! DO NOT EDIT! File to edit: {notebook}.\n\n# %% {notebook} #f1\nimport os\n"
-    assert place(text) == Place(0, "03", "core") and place("import os") is None
+    assert place(text) == Place(0, "07", "core") and place("import os") is None
 
 
 def test_cycle_rule():
-    assert cycle(dict(a={"b"}, b={"c"}, c=set())) == [] and cycle(dict(a={"b"}, b={"c"}, c={"b"})) == ["b", "c", "b"]
+    assert cycle(dict(a={"b"}, b={"c"}, c=set())) == []
+    assert cycle(dict(a={"b"}, b={"c"}, c={"b"})) == ["b", "c", "b"]
 
 
 @pytest.mark.parametrize("text,bad", [
-    ("import numpy", False), ("import fastcore.all", True), ("def f():\n    import ray", False)])
+    ("import numpy", False),
+    ("import fastcore.all", True),
+    ("def f():\n    import ray", False),
+])
 def test_plain_install_rule(text, bad):
     assert bool(list(foreign_complaints("m", text))) is bad
 
@@ -263,6 +350,10 @@ def test_call_rule(text, bad):
 
 
 @pytest.mark.parametrize("text,bad", [
-    ("def f(): return here", True), ("import os", True), ("import os  # noqa", False), ("__all__ = ['gone']", True)])
+    ("def f(): return here", True),
+    ("import os", True),
+    ("import os  # noqa", False),
+    ("__all__ = ['gone']", True),
+])
 def test_name_rule(text, bad):
     assert bool(list(name_complaints("m", text))) is bad

@@ -1,4 +1,4 @@
-"""Every observation has an encoder; networks are their generator's; heads against separate networks; a chunk equals its steps."""
+"""Encoders for all observations; networks in torch and in numpy; heads against separate networks; chunks are steps."""
 import copy
 import pickle
 
@@ -10,32 +10,57 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlbench.algos.algorithm import Spec
 from rlbench.core.batch import Batch, each
-from rlbench.policies.distributions import Beta, Product, SpaceProblem, SquashedGaussian, parts_of
+from rlbench.core.spaces import Numbering, SpaceProblem, Spec, blank, cells, parts_of
+from rlbench.policies.distributions import Beta, Product, SquashedGaussian
+from rlbench.policies.encoders import encoder
 from rlbench.policies.heads import Critics, Heads, NoisyLinear, QNet, Stream, expected, midpoints, redraw
-from rlbench.policies.networks import MLP, MOST, Actor, Table, Trunk, blank, cells, check_finite, encoder, row_of
-from rlbench.policies.recurrent import CELLS, MemoryNet, Recurrent, unroll
-from rlbench.training.learner import flatten
+from rlbench.policies.networks import MLP, NumpyMLP, Trunk, in_numpy, policy_net
+from rlbench.policies.recurrent import CELLS, MemoryNet, Recurrent, started, unroll
+from rlbench.policies.tables import MOST, Table, check_finite
+from rlbench.training.actor import NoiseStream
+from rlbench.training.learner import FlatGroup
 
 spaces = gym.spaces
 BOX = spaces.Box(-1, 1, (4,))
 PICTURE = spaces.Box(0, 255, (84, 84, 3), np.uint8)
 CELLS_PICTURE = spaces.Box(0, 255, (10, 12, 4), np.uint8)
-ROBOT = spaces.Dict(eye=CELLS_PICTURE, room=spaces.Discrete(5, start=1), arm=spaces.Tuple([BOX, spaces.MultiBinary(2)]), action_mask=spaces.MultiBinary(3))
-SIZES = [(spaces.Discrete(4), 4), (spaces.Discrete(4, start=-2), 4), (spaces.MultiDiscrete([2, 3]), 5), (spaces.MultiDiscrete([2, 3], start=[4, -1]), 5),
-         (spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])), 14), (spaces.MultiBinary(3), 3), (spaces.MultiBinary([2, 3]), 6), (spaces.Box(-1, 1, ()), 1), (BOX, 4),
-         (spaces.Box(-1, 1, (2, 3)), 6), (spaces.Box(-1, 1, (2, 3, 4)), 24), (spaces.Box(0, 255, (128,), np.uint8), 128), (spaces.Box(0, 9, (3, 3), np.int64), 9),
-         (spaces.Box(0, 255, (4, 4, 3), np.uint8), 48), (PICTURE, 3136), (CELLS_PICTURE, 32 * 3 * 4), (ROBOT, 32 * 3 * 4 + 5 + 4 + 2)]
+ROBOT = spaces.Dict(
+    eye=CELLS_PICTURE,
+    room=spaces.Discrete(5, start=1),
+    arm=spaces.Tuple([BOX, spaces.MultiBinary(2)]),
+    action_mask=spaces.MultiBinary(3),
+)
+SIZES = [
+    (spaces.Discrete(4), 4),
+    (spaces.Discrete(4, start=-2), 4),
+    (spaces.MultiDiscrete([2, 3]), 5),
+    (spaces.MultiDiscrete([2, 3], start=[4, -1]), 5),
+    (spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])), 14),
+    (spaces.MultiBinary(3), 3),
+    (spaces.MultiBinary([2, 3]), 6),
+    (spaces.Box(-1, 1, ()), 1),
+    (BOX, 4),
+    (spaces.Box(-1, 1, (2, 3)), 6),
+    (spaces.Box(-1, 1, (2, 3, 4)), 24),
+    (spaces.Box(0, 255, (128,), np.uint8), 128),
+    (spaces.Box(0, 9, (3, 3), np.int64), 9),
+    (spaces.Box(0, 255, (4, 4, 3), np.uint8), 48),
+    (PICTURE, 3136),
+    (CELLS_PICTURE, 32 * 3 * 4),
+    (ROBOT, 32 * 3 * 4 + 5 + 4 + 2),
+]
 
 
-def generator(seed=0): return torch.Generator().manual_seed(seed)
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
 
 
 def observations(space, n, seed=0):
     "n random observations as tensors"
-    if isinstance(space, spaces.Dict): return Batch({k: observations(s, n, seed) for k, s in space.spaces.items()})
-    if isinstance(space, spaces.Tuple): return Batch({str(i): observations(s, n, seed) for i, s in enumerate(space.spaces)})
+    parts = parts_of(space)
+    if parts is not None:
+        return Batch({name: observations(part, n, seed) for name, part in parts.items()})
     one = copy.deepcopy(space)
     one.seed(seed)
     return torch.from_numpy(np.stack([np.asarray(one.sample()) for _ in range(n)]))
@@ -48,11 +73,11 @@ def test_encoders_turn_every_space_into_floats_and_keep_what_tells_observations_
     encode, said = encoder(space, generator())
     obs = observations(space, 6)
     out = encode(obs)
-    assert out.shape == (6, size) and said == size and out.dtype == torch.float32 and torch.isfinite(out).all()
+    assert out.shape == (6, size) and said == size
+    assert out.dtype == torch.float32 and torch.isfinite(out).all()
     assert torch.allclose(encode(each(lambda x: x[2:3], obs)), out[2:3], atol=1e-6)
     assert encode(blank(space, 3)).shape == (3, size)
     with torch.no_grad():
-        assert MLP(space, (8,), 2, 1., generator())(obs).shape == (6, 2)    # six rows: the short road
         assert MLP(space, (8,), 2, 1., generator())(observations(space, 40)).shape == (40, 2)
 
 
@@ -69,13 +94,15 @@ def test_the_mask_is_not_encoded_and_reaches_the_distribution():
     obs.action_mask = torch.tensor([[1, 0, 0]]).expand(5, 3).to(torch.int8)
     for made in (encoder(ROBOT, generator())[0], Trunk(ROBOT, (8,), generator())):
         assert torch.equal(made(obs), made(Batch(obs, action_mask=1 - obs.action_mask)))
-    actor = Actor(ROBOT, spaces.Discrete(3), (8,), generator())
-    assert actor(obs).probs.tolist() == [[1, 0, 0]] * 5
-    loss = actor(obs).entropy().sum() + actor(obs).logp(torch.zeros(5)).sum()
+    policy = policy_net(ROBOT, spaces.Discrete(3), (8,), generator())
+    assert policy(obs).probs.tolist() == [[1, 0, 0]] * 5
+    loss = policy(obs).entropy().sum() + policy(obs).logp(torch.zeros(5)).sum()
     loss.backward()
-    assert all(torch.isfinite(p.grad).all() for p in actor.parameters())
-    with pytest.raises(ValueError, match="no action is allowed"): actor(Batch(obs, action_mask=obs.action_mask * 0))
-    with pytest.raises(SpaceProblem, match="but Box.* has 0 actions"): Actor(ROBOT, BOX, (8,), generator())
+    assert all(torch.isfinite(weight.grad).all() for weight in policy.parameters())
+    with pytest.raises(ValueError, match="no action is allowed"):
+        policy(Batch(obs, action_mask=obs.action_mask * 0))
+    with pytest.raises(SpaceProblem, match="but Box.* has 0 actions"):
+        policy_net(ROBOT, BOX, (8,), generator())
 
 
 def test_pictures_go_through_the_nature_network_layer_by_layer():
@@ -90,117 +117,264 @@ def test_pictures_go_through_the_nature_network_layer_by_layer():
 
 
 def test_which_picture_network_can_be_chosen():
-    assert len(encoder(PICTURE, generator(), "small")[0].layers) == 2 and encoder(PICTURE, how="flat")[1] == 84 * 84 * 3
-    assert encoder(spaces.Box(0, 1, (8, 8, 2)), generator(), "small")[1] == 128        # numbers in three axes, on demand
-    with pytest.raises(SpaceProblem, match="nature network does not fit pictures of shape"): encoder(CELLS_PICTURE, generator(), "nature")
-    with pytest.raises(SpaceProblem, match="channels first"): encoder(spaces.Box(0, 255, (4, 84, 84), np.uint8), generator())
-    with pytest.raises(ValueError, match="expected auto, flat, nature, small"): encoder(BOX, how="resnet")
+    assert len(encoder(PICTURE, generator(), "small")[0].layers) == 2
+    assert encoder(PICTURE, how="flat")[1] == 84 * 84 * 3
+    assert encoder(spaces.Box(0, 1, (8, 8, 2)), generator(), "small")[1] == 128         # numbers, on demand
+    with pytest.raises(SpaceProblem, match="nature network does not fit pictures of shape"):
+        encoder(CELLS_PICTURE, generator(), "nature")
+    with pytest.raises(SpaceProblem, match="channels first"):
+        encoder(spaces.Box(0, 255, (4, 84, 84), np.uint8), generator())
+    with pytest.raises(ValueError, match="expected auto, flat, nature, small"):
+        encoder(BOX, how="resnet")
 
 
 class Own(nn.Module):
-    def __init__(self): super().__init__(); self.norm = nn.BatchNorm1d(4)
-    def forward(self, obs): return self.norm(obs)[:, :3]
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, obs):
+        return self.norm(obs)[:, :3]
 
 
 def test_a_module_of_ones_own_is_the_encoder():
     own = Own()
-    assert encoder(BOX, how=own) == (own, 3) and own.training and own.norm.num_batches_tracked == 0   # trying it out left no trace
+    assert encoder(BOX, how=own) == (own, 3)
+    assert own.training and own.norm.num_batches_tracked == 0               # trying it out left no trace
     net = MLP(BOX, (8,), 2, 1., generator(), encode=own)
     assert len(list(net.parameters())) == 6 and net(observations(BOX, 5)).shape == (5, 2)
-    with pytest.raises(SpaceProblem, match=r"Identity turns .* expected \(2, features\)"): encoder(PICTURE, how=nn.Identity())
+    with pytest.raises(SpaceProblem, match=r"Identity turns .* expected \(2, features\)"):
+        encoder(PICTURE, how=nn.Identity())
 
 
-@pytest.mark.parametrize("space", [spaces.Text(3), spaces.Dict(action_mask=spaces.MultiBinary(2)), spaces.Dict(ok=BOX, bad=spaces.Text(2)), spaces.Sequence(BOX)])
+NO_ENCODER = [
+    spaces.Text(3),
+    spaces.Dict(action_mask=spaces.MultiBinary(2)),
+    spaces.Dict(ok=BOX, bad=spaces.Text(2)),
+    spaces.Sequence(BOX),
+]
+
+
+@pytest.mark.parametrize("space", NO_ENCODER)
 def test_other_spaces_are_refused(space):
-    with pytest.raises(SpaceProblem, match="no encoder for the observation space"): encoder(space, generator())
+    with pytest.raises(SpaceProblem, match="no encoder for the observation space"):
+        encoder(space, generator())
+
+
+def networks(space, seed):
+    "One of every kind"
+    rng = generator(seed)
+    return nn.ModuleList([
+        MLP(space, (8,), 2, 1., rng),
+        QNet(space, (8, 8), 3, rng, dueling=True, sigma=.5),
+        Critics(space, BOX, (8,), rng, heads=2),
+        MemoryNet(space, (8,), 4, dict(a=(2, 1.)), rng),
+    ])
 
 
 @pytest.mark.parametrize("space", [BOX, ROBOT, PICTURE])
 def test_equal_generators_give_equal_networks_and_global_ones_are_left_alone(space):
-    def make(seed):
-        rng = generator(seed)
-        return nn.ModuleList([MLP(space, (8,), 2, 1., rng), QNet(space, (8, 8), 3, rng, dueling=True, sigma=.5), Critics(space, BOX, (8,), rng, heads=2),
-                              MemoryNet(space, (8,), 4, dict(a=(2, 1.)), rng)])
     before = torch.get_rng_state()
-    one, two, other = make(0), make(0), make(1)
+    one = networks(space, 0)
+    two = networks(space, 0)
+    other = networks(space, 1)
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters()))
     assert any(not torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters()))
 
 
-def test_the_short_road_of_the_perceptron_follows_its_weights():
+# ---- evaluated by numpy: other sums in another order, so equal to rounding
+
+HALF_SEEN = spaces.Dict(seen=BOX, room=spaces.Discrete(5))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([BOX, HALF_SEEN]), st.sampled_from(["tanh", "relu"]), st.integers(1, 40), st.integers(0, 3),
+       st.integers(0, 10**6))
+def test_numpy_says_what_torch_says(space, activation, rows, layers, seed):
+    obs = observations(space, rows, seed)
+    hidden = (16,) * layers
+    with torch.no_grad():
+        whole = MLP(space, hidden, 3, 1., generator(seed), activation)
+        trunk = Trunk(space, hidden, generator(seed), activation)
+        for net in (whole, trunk):
+            quick = in_numpy(net)
+            assert isinstance(quick, NumpyMLP) and quick(obs).dtype == torch.float32
+            assert torch.allclose(quick(obs), net(obs), rtol=1e-5, atol=1e-6)
+
+
+def test_numpy_follows_the_weights_wherever_they_go():
     net = MLP(BOX, (8,), 2, 1., generator())
+    quick = in_numpy(net)
     obs = observations(BOX, 5)
     with torch.no_grad():
-        before = net(obs)
-        net.layers[0].weight.mul_(2)
-        assert not torch.allclose(net(obs), before) and torch.allclose(net(obs), net(obs.repeat(9, 1))[:5], atol=1e-6)
-        flatten(net).mul_(2)                                                # the weights have moved to another place
-        assert torch.allclose(net(obs), net(obs.repeat(9, 1))[:5], atol=1e-6)
+        before = quick(obs)
+        net.layers[0].weight.mul_(2)                                        # written in place
+        assert not torch.allclose(quick(obs), before)
+        assert torch.allclose(quick(obs), net(obs), atol=1e-6)
+
+        group = FlatGroup(net.parameters(), torch.optim.SGD)                # moved to another place
+        group.vector.mul_(2)
+        assert torch.allclose(quick(obs), net(obs), atol=1e-6)
+
+        net.load_state_dict(MLP(BOX, (8,), 2, 1., generator(1)).state_dict())
+        assert torch.allclose(quick(obs), net(obs), atol=1e-6)
 
 
-def test_actors_of_every_kind():
-    space, obs = spaces.Dict(go=spaces.Discrete(3), steer=spaces.Box(-2, 2, (2,))), observations(BOX, 6)
-    for box in (SquashedGaussian, Beta):
-        actor = Actor(BOX, space, (8,), generator(), box=box)
-        pi = actor(obs)
-        act = pi.sample(actor.kind.noise(space, np.random.default_rng(0), 6))
-        assert isinstance(pi, Product) and isinstance(pi.parts["steer"], box) and act.steer.abs().max() <= 2 and pi.logp(act).shape == (6,)
-    actor = Actor(BOX, space, (8,), generator())                            # Gaussian: its spread is a free parameter
-    assert actor.log_std.shape == (2,) and actor(obs).parts["steer"].log_std.shape == (6, 2)
-    actor(obs).entropy().sum().backward()
-    assert (actor.log_std.grad == 6).all()
+def test_only_perceptrons_are_evaluated_by_numpy_and_all_weights_are_shared():
+    class Bent(MLP):
+        "A subclass may do anything, so it is left alone"
+        def forward(self, obs):
+            return super().forward(obs) + 1
+
+    nets = nn.ModuleDict(dict(
+        policy=policy_net(ROBOT, spaces.Discrete(3), (8,), generator()),
+        bent=Bent(BOX, (8,), 2, 1., generator()),
+        memory=MemoryNet(BOX, (8,), 4, dict(a=(2, 1.)), generator()),
+    ))
+    quick = in_numpy(nets)
+    assert isinstance(quick.policy.net, NumpyMLP) and isinstance(quick.memory.trunk, NumpyMLP)
+    assert quick.bent(observations(BOX, 3)).shape == (3, 2) and not isinstance(quick.bent, NumpyMLP)
+    assert isinstance(nets.policy.net, MLP)                                 # the original is as it was
+    mine = {id(weight) for weight in nets.parameters()}
+    assert {id(weight) for weight in quick.parameters()} == mine
+
+    obs = observations(ROBOT, 6)
+    obs.action_mask[:] = 1
+    seen = observations(BOX, 6)
+    with torch.no_grad():
+        assert torch.allclose(quick.policy(obs).logits, nets.policy(obs).logits, atol=1e-6)
+        slow, carry = nets.memory.step(seen, nets.memory.initial(6))
+        fast, after = quick.memory.step(seen, quick.memory.initial(6))
+    assert torch.allclose(fast.a, slow.a, atol=1e-6) and torch.allclose(after, carry, atol=1e-6)
+
+
+# ---- policies
+
+GO_AND_STEER = spaces.Dict(go=spaces.Discrete(3), steer=spaces.Box(-2, 2, (2,)))
+
+
+@pytest.mark.parametrize("box,kind", [("squashed", SquashedGaussian), ("beta", Beta)])
+def test_policies_of_every_kind(box, kind):
+    policy = policy_net(BOX, GO_AND_STEER, (8,), generator(), box=box)
+    pi = policy(observations(BOX, 6))
+    act = pi.sample(NoiseStream(np.random.default_rng(0), "cpu")(policy.head.noise, 6))
+    assert isinstance(pi, Product) and isinstance(pi.parts["steer"], kind)
+    assert act.steer.abs().max() <= 2 and pi.logp(act).shape == (6,)
+
+
+def test_the_spread_of_a_gaussian_is_a_free_parameter():
+    policy = policy_net(BOX, GO_AND_STEER, (8,), generator())
+    [log_std] = [weight for name, weight in policy.named_parameters() if name.endswith("log_std")]
+    pi = policy(observations(BOX, 6))
+    assert log_std.shape == (2,) and pi.parts["steer"].log_std.shape == (6, 2)
+    pi.entropy().sum().backward()
+    assert (log_std.grad == 6).all()
 
 
 # ---- tables
 
-FINITE = [spaces.Discrete(5), spaces.Discrete(5, start=-2), spaces.MultiDiscrete([2, 3, 2]), spaces.MultiDiscrete([[2, 3], [1, 4]], start=[[4, -1], [0, 7]]),
-          spaces.MultiBinary(3), spaces.MultiBinary([2, 2]), spaces.Tuple([spaces.Discrete(3), spaces.Discrete(4), spaces.Discrete(2)]),
-          spaces.Dict(b=spaces.Discrete(3, start=1), a=spaces.Tuple([spaces.MultiBinary(2), spaces.Dict(deep=spaces.MultiDiscrete([3, 2]))]), action_mask=spaces.MultiBinary(2))]
+FINITE = [
+    spaces.Discrete(5),
+    spaces.Discrete(5, start=-2),
+    spaces.MultiDiscrete([2, 3, 2]),
+    spaces.MultiDiscrete([[2, 3], [1, 4]], start=[[4, -1], [0, 7]]),
+    spaces.MultiBinary(3),
+    spaces.MultiBinary([2, 2]),
+    spaces.Tuple([spaces.Discrete(3), spaces.Discrete(4), spaces.Discrete(2)]),
+    spaces.Dict(
+        b=spaces.Discrete(3, start=1),
+        a=spaces.Tuple([spaces.MultiBinary(2), spaces.Dict(deep=spaces.MultiDiscrete([3, 2]))]),
+        action_mask=spaces.MultiBinary(2),
+    ),
+]
 
 
-def pick(part, rows): return each(lambda x: x[rows], part)
+def every_array(sizes, start, shape):
+    "All arrays of digits of these sizes"
+    return np.stack([start + np.reshape(digits, shape) for digits in np.ndindex(*sizes)])
 
 
 def everything(space):
     "All observations of a finite space as one batch, in the order of their digits; masks are blank"
-    if isinstance(space, spaces.Discrete): return torch.arange(space.n) + int(space.start)
-    if isinstance(space, spaces.MultiDiscrete): return torch.from_numpy(np.stack([space.start + np.reshape(i, space.nvec.shape) for i in np.ndindex(*space.nvec.reshape(-1))]))
-    if isinstance(space, spaces.MultiBinary): return torch.from_numpy(np.stack([np.reshape(i, space.shape) for i in np.ndindex(*[2] * np.prod(space.shape))]).astype(np.int8))
-    made = {k: blank(s, 1) if k == "action_mask" else everything(s) for k, s in parts_of(space).items()}
-    sizes = {k: 1 if k == "action_mask" else cells(parts_of(space)[k]) for k in made}
-    places = dict(zip(made, torch.cartesian_prod(*map(torch.arange, sizes.values())).reshape(-1, len(sizes)).unbind(1)))
-    return Batch({k: pick(part, places[k]) for k, part in made.items()})
+    if isinstance(space, spaces.Discrete):
+        return torch.arange(space.n) + int(space.start)
+    if isinstance(space, spaces.MultiDiscrete):
+        return torch.from_numpy(every_array(space.nvec.reshape(-1), space.start, space.nvec.shape))
+    if isinstance(space, spaces.MultiBinary):
+        return torch.from_numpy(every_array([2] * np.prod(space.shape), 0, space.shape).astype(np.int8))
+    made = {}
+    sizes = []
+    for name, part in parts_of(space).items():
+        masks = name == "action_mask"
+        made[name] = blank(part, 1) if masks else everything(part)
+        sizes.append(torch.arange(1 if masks else cells(part)))
+    places = torch.cartesian_prod(*sizes).reshape(-1, len(sizes))
+    return Batch({name: each(lambda x: x[at], part) for (name, part), at in zip(made.items(), places.unbind(1))})
 
 
 @pytest.mark.parametrize("space", FINITE, ids=[str(i) for i in range(len(FINITE))])
 def test_every_observation_of_a_finite_space_has_a_row_of_its_own(space):
     obs = everything(space)
-    assert row_of(space)(obs).tolist() == list(range(cells(space)))
+    row = Numbering(space)
+    assert row(obs).tolist() == list(range(cells(space)))
     some = observations(space, 7)
-    assert row_of(space)(some).dtype == torch.int64 and ((0 <= row_of(space)(some)) & (row_of(space)(some) < cells(space))).all()
+    assert row(some).dtype == torch.int64
+    assert ((0 <= row(some)) & (row(some) < cells(space))).all()
+
     table = Table(space, 3, 2.)
-    assert table.q.shape == (cells(space), 3) and table(obs).shape == (cells(space), 3)
-    table(some).sum().backward()
-    assert table.q.grad.sum() == 21 and check_finite("x", Spec(space, spaces.Discrete(3), 1)) == (cells(space), 3)
+    assert table.values.shape == (cells(space), 3) and table(obs).shape == (cells(space), 3)
+    assert not list(table.parameters()) and "values" in table.state_dict()
+    assert check_finite("x", Spec(space, spaces.Discrete(3), 1)) == (cells(space), 3)
+
+
+@pytest.mark.parametrize("space", FINITE, ids=[str(i) for i in range(len(FINITE))])
+def test_every_pair_has_a_cell_of_its_own_and_reads_its_own_number(space):
+    table = Table(space, 3, 0.)
+    table.values[:] = torch.arange(cells(space) * 3).view(-1, 3)
+    obs = everything(space)
+    for a in range(3):
+        act = torch.full((cells(space),), a)
+        assert table.cell(obs, act).tolist() == list(range(a, 3 * cells(space), 3))
+        assert torch.equal(table.of(obs, act), table(obs)[:, a])
+        assert torch.equal(table.of(obs, act).long(), table.cell(obs, act))
 
 
 def test_numbers_are_numpys():
     sizes = (3, 4, 2)
-    obs = torch.from_numpy(np.stack([np.random.default_rng(0).integers(n, size=9) for n in sizes], 1))
-    want = np.ravel_multi_index(obs.numpy().T, sizes).tolist()
-    assert row_of(spaces.MultiDiscrete(sizes))(obs).tolist() == want
-    assert row_of(spaces.Tuple([spaces.Discrete(n) for n in sizes]))(Batch({str(i): obs[:, i] for i in range(3)})).tolist() == want
+    rng = np.random.default_rng(0)
+    digits = np.stack([rng.integers(n, size=9) for n in sizes], 1)
+    want = np.ravel_multi_index(digits.T, sizes).tolist()
+    obs = torch.from_numpy(digits)
+    assert Numbering(spaces.MultiDiscrete(sizes))(obs).tolist() == want
+    parts = Batch({str(i): obs[:, i] for i in range(3)})
+    assert Numbering(spaces.Tuple([spaces.Discrete(n) for n in sizes]))(parts).tolist() == want
+
+
+UNCOUNTABLE = [
+    (BOX, "the observation is Box"),
+    (spaces.Dict(arm=ROBOT["arm"]), "the observation's part 'arm''s part '0' is Box"),
+    (spaces.Dict(action_mask=spaces.MultiBinary(2)), "is Dict"),
+    (spaces.Text(3), "is Text"),
+    (spaces.Tuple([spaces.Discrete(2), spaces.Sequence(spaces.Discrete(2))]), "part '1' is Sequence"),
+]
+
+
+@pytest.mark.parametrize("space,words", UNCOUNTABLE, ids=[words for _, words in UNCOUNTABLE])
+def test_what_cannot_be_counted_is_refused_by_name(space, words):
+    with pytest.raises(SpaceProblem, match=words):
+        cells(space)
 
 
 def test_what_no_table_holds_is_refused_by_name():
-    for space, name in ((BOX, "the observation is Box"), (ROBOT, "the observation's part 'arm''s part '0' is Box"), (spaces.Dict(action_mask=spaces.MultiBinary(2)), "is Dict"),
-                        (spaces.Text(3), "is Text"), (spaces.Tuple([spaces.Discrete(2), spaces.Sequence(spaces.Discrete(2))]), "part '1' is Sequence")):
-        with pytest.raises(SpaceProblem, match=name): cells(space if space is not ROBOT else spaces.Dict(arm=ROBOT["arm"]))
-    with pytest.raises(SpaceProblem, match="expected at most 10,000,000"): Table(spaces.MultiBinary(10_000), 2, 0.)
-    with pytest.raises(SpaceProblem, match="10\\^7 cells"): Table(MOST // 2 + 1, 2, 0.)
-    with pytest.raises(SpaceProblem, match="alg keeps a table: the observation is Box.*dqn"): check_finite("alg", Spec(BOX, spaces.Discrete(2), 1))
-    with pytest.raises(SpaceProblem, match="alg keeps a table and needs Discrete actions"): check_finite("alg", Spec(spaces.Discrete(2), BOX, 1))
+    with pytest.raises(SpaceProblem, match="expected at most 10,000,000"):
+        Table(spaces.MultiBinary(10_000), 2, 0.)
+    with pytest.raises(SpaceProblem, match="10\\^7 cells"):
+        Table(MOST // 2 + 1, 2, 0.)
+    with pytest.raises(SpaceProblem, match="alg keeps a table: the observation is Box.*dqn"):
+        check_finite("alg", Spec(BOX, spaces.Discrete(2), 1))
+    with pytest.raises(SpaceProblem, match="alg keeps a table and needs Discrete actions"):
+        check_finite("alg", Spec(spaces.Discrete(2), BOX, 1))
 
 
 # ---- heads
@@ -392,7 +566,7 @@ def test_acting_step_by_step_is_learning_on_the_chunk(kind, space):
     chunk, last = net(obs, net.initial(4), first)
     carry = net.initial(4)
     for t in range(5):
-        out, carry = net.act(each(lambda x: x[t], obs), carry, first[t])
+        out, carry = net.step(each(lambda x: x[t], obs), started(carry, first[t]))
         for name in out:
             assert torch.allclose(out[name], chunk[name][t], atol=1e-6)
     assert torch.allclose(carry, last, atol=1e-6)
@@ -405,14 +579,17 @@ def test_recurrent_networks_follow_a_flattened_vector_and_a_saved_state(kind):
     x = torch.randn(4, 2, 3, generator=generator(1))
     first = torch.zeros(4, 2, dtype=torch.bool)
     before = net(x, net.initial(2), first)[0]
-    vector = flatten(net)
+    group = FlatGroup(net.parameters(), torch.optim.SGD)
     assert torch.allclose(net(x, net.initial(2), first)[0], before, atol=1e-6)
     with torch.no_grad():
-        vector.mul_(.5)
+        group.vector.mul_(.5)
+    halved = net(x, net.initial(2), first)[0]
+    assert not torch.allclose(halved, before)
+
+    group.pace(lr=.1, max_grad_norm=None)
+    assert group.step(halved.sum()) > 0
     after = net(x, net.initial(2), first)[0]
-    assert not torch.allclose(after, before)
-    after.sum().backward()
-    assert vector.grad.abs().sum() > 0
+    assert after.sum() < halved.sum()
     for twin in (copy.deepcopy(net), Recurrent(3, 5, generator(7), kind)):
         twin.load_state_dict(net.state_dict())
         assert torch.equal(twin(x, net.initial(2), first)[0], after)
@@ -438,7 +615,7 @@ def test_memory_makes_its_tensors_where_its_weights_are(kind):
     first = torch.zeros(4, dtype=torch.bool, device="meta")
     with Elsewhere():
         carry = net.initial(4)
-        out, after = net.act(torch.zeros(4, 4, device="meta"), carry, first)
+        out, after = net.step(torch.zeros(4, 4, device="meta"), started(carry, first))
         run, last = net.memory.run(torch.zeros(5, 4, 8, device="meta"), carry)
     assert carry.device == out.val.device == after.device == run.device == last.device == first.device
 

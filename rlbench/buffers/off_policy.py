@@ -8,7 +8,7 @@ __all__ = ['corrected_return', 'retrace', 'tree_backup', 'q_lambda', 'vtrace', '
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #49c6cc8d
 import torch
 
-from .returns import ShapeError, following, only_valid, same_shapes, scan, scan_past
+from .returns import following, only_valid, same_shapes, scan, scan_past
 
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #34e91056
 def one_step_error(rew, val, next_val, term, gamma):
@@ -93,7 +93,7 @@ def project(prob,    # (B, K) mass
             atoms):  # (M,) evenly spaced places where it may lie
     "The same distribution on the atoms -> (B, M)"
     if prob.shape != place.shape:
-        raise ShapeError(f"project: prob {tuple(prob.shape)} and place {tuple(place.shape)}; "
+        raise ValueError(f"project: prob {tuple(prob.shape)} and place {tuple(place.shape)}; "
                          "expected one place for each mass, both (B, K)")
     return (prob[..., None] * nearness(place, atoms)).sum(-2)
 

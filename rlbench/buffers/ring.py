@@ -9,7 +9,6 @@ __all__ = ['Places', 'write_rows', 'Rows', 'Chosen', 'Ring', 'ClosedRing', 'mini
 from math import ceil
 
 import numpy as np
-import torch
 
 from ..core.batch import Batch, columns, each, like
 from ..core.state import FileProblem
@@ -113,10 +112,10 @@ class Rows(Places):
     def extend(self, rows):
         "Write T steps of every environment, rows have axes (T, N, ...) -> how many"
         kept = rows[-self.capacity:]                      # the others come and go
-        self.written += len(rows) - len(kept)
         if self.places is None: self.allocate(rows[0][0])
-        where = np.concatenate([self.claim(self.everyone) for _ in range(len(kept))])
-        write_rows(self.places, where, flat(kept))
+        self.written += len(rows)
+        ages = np.arange(len(kept))[::-1, None]
+        write_rows(self.places, self.aged(ages, self.everyone).ravel(), flat(kept))
         return len(rows) * self.num_envs
 
     def gather(self, index):

@@ -45,8 +45,8 @@ NAMES = dict(
     kl="estimate of KL(old, new)",
     v_loss="squared error of the value",
     q_loss="loss of the action values",
-    temperature="weight of the entropy",
-    temperature_loss="loss of the temperature",
+    alpha="temperature: the price of entropy",
+    nll="-log-probability of what somebody else did",
     weight="importance weight: how much the row counts in the loss",
     # tables
     coin="1 where the second of two tables learns",

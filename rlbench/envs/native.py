@@ -93,7 +93,7 @@ class NativeVec(VecEnv):
         elif done.any(): next_obs = self.begin_again(next_obs, done, info)
         first = ~valid if self.mode == AutoresetMode.NEXT_STEP else done
         rew = np.where(valid, rew, 0).astype(np.float32)
-        self.steps += np.count_nonzero(valid)
+        self.steps += int(np.count_nonzero(valid))
         ended = self.episodes[AGENT].add(rew, term, done & valid, valid)
         return {AGENT: Step(next_obs, rew, term, trunc, self.obs, valid, first, ended)}
 

@@ -8,7 +8,6 @@ __all__ = ['PROBES', 'once', 'go', 'add_probe', 'geometric', 'find_probe', 'look
 # %% ../../nbs/1_envs/112_probes.ipynb #bb9669f8
 import difflib
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.spaces import Box
 

@@ -6,7 +6,6 @@
 __all__ = ['teams_of', 'specs_of', 'TeamList']
 
 # %% ../../nbs/1_envs/103_teams.ipynb #1d6d7add
-import gymnasium as gym
 import numpy as np
 
 from ..core.batch import each

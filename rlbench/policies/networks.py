@@ -169,7 +169,7 @@ class MultiCategoricalHead(nn.Module):
     def __init__(self, space):
         super().__init__()
         starts = space.start.tolist()
-        branches = [Discrete(n, start=start) for n, start in zip(space.nvec.tolist(), starts)]
+        branches = [gym.spaces.Discrete(n, start=start) for n, start in zip(space.nvec.tolist(), starts)]
         self.heads = nn.ModuleList(discrete_head(branch) for branch in branches)
         self.sizes = space.nvec.tolist()
         self.size = self.choices = sum(self.sizes)

@@ -10,7 +10,6 @@ __all__ = ['Group', 'FlatGroup', 'groups_of', 'memory_for', 'told_last', 'Learne
 import math
 from functools import partial
 
-import numpy as np
 import torch
 from torch import nn
 from torch.linalg import vector_norm
@@ -238,12 +237,16 @@ class Learner(LearnerState):
         if self.due <= 0: self.ask()
 
     @torch.no_grad()
-    def process(self):
-        "Rows are drawn by number, gathered, moved to the device and judged -> data; and a to-do list"
+    def judged(self):
+        "Rows are drawn by number, gathered, moved to the device and judged -> data, to-do list"
         drawn = self.algo.draw(self.memory, self.own, self.fresh, self.rng)
         rows = to_tensors(self.memory.gather(drawn.index) | drawn, self.device)
-        self.data, todo = self.algo.targets(self.nets, rows, self.noise)
-        self.todo = [index if index is None else to_tensors(index, self.device) for index in todo]
+        data, todo = self.algo.targets(self.nets, rows, self.noise)
+        return data, [index if index is None else to_tensors(index, self.device) for index in todo]
+
+    def process(self):
+        "Turn experience into data and a to-do list -> the data"
+        self.data, self.todo = self.judged()
         self.fresh[:] = 0
         self.due = 1                                      # asked again when all that is owed was learned
         return self.data
@@ -272,11 +275,9 @@ class Learner(LearnerState):
         wanted = len(self.todo) + n
         fresh = self.fresh.copy()
         while len(self.todo) < wanted:
-            data = self.data
-            todo = self.todo
-            self.process()
-            if todo:
-                self.data, self.todo = joined(data, todo, self.data, self.todo)
+            more = self.judged()
+            self.data, self.todo = joined(self.data, self.todo, *more) if self.todo else more
+            self.fresh[:] = 0
         del self.todo[wanted:]
         self.fresh = fresh
         self.ask()

@@ -17,8 +17,7 @@ from ..algos.algorithm import Algorithm, get
 from ..buffers.ring import Ring
 from ..core.config import Config
 from ..core.settings import changed, check, from_plain, hp
-from ..core.spaces import AGENT
-from ..core.state import FileProblem, Streams, snapshot
+from ..core.state import FileProblem, snapshot
 from ..core.words import ConfigError, unknown
 from ..envs.tabular import model_of
 from .actor import Actor

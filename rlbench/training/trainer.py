@@ -11,8 +11,7 @@ import contextlib
 import torch
 from tqdm.auto import tqdm
 
-from ..core.config import Config
-from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
+from ..core.state import Streams, read_tree, snapshot, write_tree
 from ..envs.find import find
 from .actor import Policy
 from .rule import UNITS, Rule

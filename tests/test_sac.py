@@ -1,0 +1,162 @@
+"SAC beside one written out plainly, with an optimiser for each of its three parts"
+import copy
+import math
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from rlbench import Trainer
+from rlbench.algos.sac import SAC, soft_target, usual_entropy
+from rlbench.core.batch import Batch
+from rlbench.core.spaces import Spec
+from rlbench.core.words import ConfigError
+from rlbench.training.actor import Actor
+from rlbench.training.learner import Learner
+
+OBS = gym.spaces.Box(-1, 1, (3,))
+ACT = gym.spaces.Box(np.float32([-2, -.1]), np.float32([2, .3]))
+SPEC = Spec(OBS, ACT, num_envs=1)
+SMALL = dict(hidden=(16, 16), batch_size=8, learning_starts=30)
+
+
+def made_up(rng, n=40):
+    "A stream of transitions"
+    rows = Batch(
+        obs=rng.uniform(-1, 1, (n, 1, 3)).astype(np.float32),
+        act=rng.uniform(ACT.low, ACT.high, (n, 1, 2)).astype(np.float32),
+        rew=rng.normal(size=(n, 1)).astype(np.float32),
+        term=rng.random((n, 1)) < .2,
+        trunc=np.zeros((n, 1), bool),
+        next_obs=rng.uniform(-1, 1, (n, 1, 3)).astype(np.float32))
+    return rows
+
+
+def learner_for(settings, seed=0):
+    algo = SAC(**SMALL, **settings)
+    nets = algo.nets(SPEC, torch.Generator().manual_seed(seed))
+    rng = np.random.default_rng(seed)
+    learner = Learner("agent", algo, Actor(algo, nets, SPEC, rng), rng)
+    learner.fresh += learner.memory.extend(made_up(np.random.default_rng(seed)))
+    return learner
+
+
+class Plain:
+    "Soft actor-critic as one would write it down, on copies of the networks"
+
+    def __init__(self, nets, algo):
+        self.nets = copy.deepcopy(nets)
+        self.algo = algo
+        adam = torch.optim.Adam
+        self.critic = adam(self.nets.critic.parameters(), lr=algo.critic_lr)
+        self.policy = adam(self.nets.policy.parameters(), lr=algo.lr)
+        self.temperature = adam([self.nets.temperature.log], lr=algo.lr)
+
+    def alpha(self):
+        return self.nets.temperature.log.exp().detach() if self.algo.ent_coef is None else self.algo.ent_coef
+
+    def move(self, optimiser, loss):
+        self.nets.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+    def update(self, batch):
+        nets = self.nets
+        with torch.no_grad():
+            next_act, next_logp = nets.policy(batch.next_obs).act(batch.next_noise)
+            next_val = nets.target(batch.next_obs, next_act).min(-1).values - self.alpha() * next_logp
+            target = batch.rew + self.algo.gamma * (1 - batch.term.float()) * next_val
+        q = nets.critic(batch.obs, batch.act)
+        self.move(self.critic, sum(.5 * torch.nn.functional.mse_loss(q[:, k], target) for k in range(2)))
+
+        act, logp = nets.policy(batch.obs).act(batch.noise)
+        worth = nets.critic(batch.obs, act).min(-1).values
+        alpha = self.alpha()
+        self.move(self.policy, (alpha * logp - worth).mean())
+
+        if self.algo.ent_coef is None:
+            wanted = usual_entropy(ACT)
+            self.move(self.temperature, -(nets.temperature.log * (logp.detach() + wanted)).mean())
+        with torch.no_grad():
+            for slow, quick in zip(nets.target.parameters(), nets.critic.parameters()):
+                slow += self.algo.tau * (quick - slow)
+
+
+@pytest.mark.parametrize("settings", [{}, dict(ent_coef=.3), dict(gradient_steps=3)], ids=str)
+def test_updates_equal_those_written_out_plainly(settings):
+    learner = learner_for(settings)
+    plain = Plain(learner.nets, learner.algo)
+    for _ in range(5):
+        learner.process()
+        while learner.todo:
+            index = learner.todo[0]
+            plain.update(learner.data if index is None else learner.data[index])
+            learner.learn()
+    for name, weight in plain.nets.state_dict().items():
+        torch.testing.assert_close(learner.nets.state_dict()[name], weight, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_log_probability_of_a_squashed_action_by_change_of_variables():
+    "density of act = density of the normal before / slope of the squashing into the box"
+    nets = SAC(**SMALL).nets(SPEC, torch.Generator().manual_seed(0))
+    obs = torch.rand(500, 3, generator=torch.Generator().manual_seed(1))
+    noise = torch.randn(500, 2, generator=torch.Generator().manual_seed(2))
+    act, logp = nets.policy(obs).act(noise)
+    low = torch.from_numpy(ACT.low)
+    half = torch.from_numpy(ACT.high - ACT.low) / 2
+    inside = (act - low) / half - 1
+    assert inside.abs().max() < 1
+    by_noise = torch.distributions.Normal(0., 1.).log_prob(noise)
+
+    steps = 1e-3 * torch.eye(2)
+    slopes = []
+    for j in range(2):                                        # how far the action moves with its noise, by differences
+        more, _ = nets.policy(obs).act(noise + steps[j])
+        less, _ = nets.policy(obs).act(noise - steps[j])
+        slopes.append((more - less)[:, j] / 2e-3)
+    expected = (by_noise - torch.stack(slopes, -1).log()).sum(-1)
+    unsaturated = inside.abs().amax(-1) < .95
+    torch.testing.assert_close(logp[unsaturated], expected[unsaturated], rtol=1e-2, atol=1e-2)
+
+
+def test_temperature_follows_the_entropy():
+    "An undecided policy makes it fall, a certain one makes it rise"
+    for wanted, falls in ((-50., True), (50., False)):
+        learner = learner_for(dict(target_entropy=wanted))
+        for _ in range(20):
+            learner.process()
+            learner.learn()
+        assert (learner.nets.temperature().item() < 1) == falls
+
+
+def test_targets_follow_the_critics_by_tau():
+    learner = learner_for(dict(tau=.25))
+    before = [weight.clone() for weight in learner.nets.target.parameters()]
+    learner.process()
+    learner.learn()
+    for slow, was, quick in zip(learner.nets.target.parameters(), before, learner.nets.critic.parameters()):
+        torch.testing.assert_close(slow, was + .25 * (quick - was))
+
+
+def test_only_a_termination_ends_the_future():
+    next_q = torch.tensor([[2., 1.]] * 2)
+    target = soft_target(torch.zeros(2), torch.tensor([True, False]), next_q, torch.zeros(2), .5, 1.)
+    assert target.tolist() == [0, .5]
+
+
+def test_wanted_entropy_of_a_box():
+    assert usual_entropy(ACT) == pytest.approx(math.log(2) + math.log(.2) - 2, abs=1e-5)
+
+
+def test_pendulum_in_a_few_steps():
+    "Doing nothing gets -1200; 3,000 steps of a small network get far above it"
+    from rlbench import evaluate
+    settings = dict(hidden=(64, 64), batch_size=64, lr=3e-3, critic_lr=3e-3)
+    trainer = Trainer("Pendulum-v1", "sac", seed=1, **settings).run(steps=3000)
+    assert evaluate(trainer, episodes=20).mean > -500
+
+
+def test_settings_of_the_batch_are_checked():
+    with pytest.raises(ConfigError, match="here it is 'ent_coef'"):
+        Trainer("Pendulum-v1", "sac", initial_alpha=.2)
