@@ -134,8 +134,8 @@ def test_a_buffer_row_opens_its_transition(lab):
     rows.nth(1).press("ArrowDown")                     # and by the keyboard
     rows.nth(2).press("Enter")
     page.locator(".rl-transition", has_text=f"{rows.nth(2).get_attribute('data-id')}, of environment 0").wait_for()
-    page.locator("button[aria-label='later page']").click()
-    page.locator(".rl-table-count", has_text="9–16 of").wait_for()
+    page.locator(".rl-buffer-table button[aria-label='later page']").click()
+    page.locator(".rl-buffer-table .rl-table-count", has_text="9–16 of").wait_for()
     shot(page, "cartpole-dqn-light")
 
 
