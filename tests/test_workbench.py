@@ -536,7 +536,7 @@ def test_at_most_ten_pictures_a_second(bench):
         return sum(moving for _, moving in seen) > 1
 
     wb.play()
-    eventually(lambda: all(map(moved_twice, times.values())))
+    eventually(lambda: all(map(moved_twice, times.values())), seconds=90)     # drawing has a small share of the time
     wb.pause()
     for name, seen in times.items():
         moments = [at for at, moving in seen if moving]
