@@ -385,6 +385,18 @@ def test_taking_over_by_hand(bench):
     assert wb.step("update").player.state == "paused"
 
 
+def test_taking_over_where_actions_are_numbers_in_a_box(bench):
+    wb = bench("Pendulum-v1", "sac", seed=0)
+    wb.act([1.5])
+    assert wb.trainer.learner.memory.places.act[0].tolist() == [1.5]
+    for wrong in ([9.], [0., 0.], "left"):
+        with pytest.raises(ValueError, match="expected one of Box"):
+            wb.act(wrong)
+    wb.switch(collecting=False)
+    with pytest.raises(ValueError, match="no step will come while collecting is switched off"):
+        wb.act([0.])
+
+
 def test_who_learns_only_from_its_own_actions_is_not_overruled(bench):
     wb = bench()
     before = wb.snapshot()

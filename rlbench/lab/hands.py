@@ -5,15 +5,15 @@
 # %% auto #0
 __all__ = ['Going', 'Hands']
 
-# %% ../../nbs/8_lab/854_hands.ipynb #dc03be73
+# %% ../../nbs/8_lab/854_hands.ipynb #e3bc48a7
 from ..core.words import unknown
 from .inspect import is_held
-from .owner import Goal
+from .owner import Goal, check_possible
 from .player import set_out_for
 from ..training.actor import as_batch
 from ..training.evaluate import evaluate
 
-# %% ../../nbs/8_lab/854_hands.ipynb #2e2fb45c
+# %% ../../nbs/8_lab/854_hands.ipynb #c73822f4
 class Going:
     "Verbs that go on, and wait"
     def __init__(self, player):
@@ -61,7 +61,7 @@ class Going:
         self.wait()
         return self
 
-# %% ../../nbs/8_lab/854_hands.ipynb #69f42a39
+# %% ../../nbs/8_lab/854_hands.ipynb #09b8ea6b
 def behaviour_of(trainer, who):
     "A behaviour's name; without one the only one; ValueError where it is not clear who is meant"
     names = list(trainer.actors)
@@ -70,7 +70,7 @@ def behaviour_of(trainer, who):
     if len(names) == 1: return names[0]
     raise ValueError(f"which behaviour? There are {', '.join(names)}; say who={names[0]!r}")
 
-# %% ../../nbs/8_lab/854_hands.ipynb #33436ab1
+# %% ../../nbs/8_lab/854_hands.ipynb #b892de87
 class Hand:
     "An actor in whose stead a person chooses, in the first environment"
     def __init__(self, actor, act): # act: (1, ...) a batch of one action
@@ -86,7 +86,7 @@ class Hand:
     def __getattr__(self, name):
         return getattr(self.actor, name)
 
-# %% ../../nbs/8_lab/854_hands.ipynb #c5003b84
+# %% ../../nbs/8_lab/854_hands.ipynb #b96e06ee
 def check_hand(trainer, who, act):
     "The action as a batch of one; ValueError where it is none, or where it would be learned from wrongly"
     if who in trainer.learners and trainer.actors[who].algo.on_policy:
@@ -94,18 +94,22 @@ def check_hand(trainer, who, act):
         raise ValueError(f"{name} learns only from actions that its own policy chose. To act by hand, "
                          f"take a trainer in which it only acts: Trainer(env, trainer.actors[{who!r}])")
     space = trainer.env.behaviours[who].action_space
-    rows, single = as_batch(act, space)
-    if not single or act not in space:
+    try:
+        rows, single = as_batch(act, space)
+    except (TypeError, ValueError):
+        single = False
+    if not single or rows[0] not in space:
         raise ValueError(f"action {act!r}: expected one of {space}")
     return rows
 
-# %% ../../nbs/8_lab/854_hands.ipynb #2fb0d894
+# %% ../../nbs/8_lab/854_hands.ipynb #ef121342
 def act_by_hand(player, who, act):
     "One environment step in which the first environment takes this action; what moves is stopped before"
     trainer = player.trainer
     who = behaviour_of(trainer, who)
     actor = trainer.actors[who]
     rows = check_hand(trainer, who, act)
+    check_possible("step", trainer)
     player.stop("paused")
     set_out_for(player, Goal("step"))
     trainer.actors[who] = Hand(actor, rows)
@@ -114,7 +118,7 @@ def act_by_hand(player, who, act):
     finally:
         trainer.actors[who] = actor
 
-# %% ../../nbs/8_lab/854_hands.ipynb #3d0416af
+# %% ../../nbs/8_lab/854_hands.ipynb #7552b4c1
 def edit_row(memory, row, changes):
     "Write some columns of one stored row; ValueError where there is no such row or column"
     if not is_held(memory, row):
@@ -125,13 +129,13 @@ def edit_row(memory, row, changes):
     for name, value in changes.items():
         memory.places[name][row] = value
 
-# %% ../../nbs/8_lab/854_hands.ipynb #a3e8a250
+# %% ../../nbs/8_lab/854_hands.ipynb #e7230866
 def gone_back(trainer, tree):
     "The same trainer, where a snapshot was taken"
     trainer.restore(tree)
     return trainer
 
-# %% ../../nbs/8_lab/854_hands.ipynb #fb04677e
+# %% ../../nbs/8_lab/854_hands.ipynb #b4f8a83f
 class Hands(Going):
     "A run in somebody's hands: every verb waits, and most give back the hands for the next"
     def told(self, future):
