@@ -32,10 +32,11 @@ def newest_first(memory):
     return rows[np.argsort(memory.age(rows), kind="stable")]
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #4f0e91b3
-def is_held(memory, row):
-    "Whether a row number stands for something that is remembered"
-    there = 0 <= row < memory.capacity * memory.num_envs
-    return bool(there and memory.age(row) < memory.sizes[memory.env_of(row)])
+def is_held(memory, rows):
+    "Whether row numbers, of any axes, stand for something that is remembered"
+    rows = np.asarray(rows)
+    there = (rows >= 0) & (rows < memory.capacity * memory.num_envs)
+    return there & (memory.age(rows) < memory.sizes[memory.env_of(rows)])
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #97c5b31e
 AT_ONCE = 1024   # rows that are judged together
@@ -73,7 +74,8 @@ def rows_of_update(learner):
     "Numbers of the rows that the last update was made from and that are still held"
     index = None if learner.last is None else learner.last.index
     if index is None: return np.zeros(0, int)
-    return np.array([row for row in np.unique(index.numpy(force=True)) if is_held(learner.memory, row)], int)
+    rows = np.unique(index.numpy(force=True))
+    return rows[is_held(learner.memory, rows)]
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #6d40ce17
 ORDERS = dict(newest="newest", random="random", last="last update")

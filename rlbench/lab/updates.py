@@ -13,6 +13,7 @@ from ..algos.algorithm import Algorithm
 from ..core.batch import Batch, as_numpy
 from .components import TransitionTable, styled
 from .drawing import BLUE, GREEN, ORANGE, Sheet, draw_histogram, draw_horizontal_bars, short
+from .inspect import is_held
 from .views import View, in_words
 from ..training.learner import FlatGroup
 
@@ -45,7 +46,7 @@ def draw_parts(sheet, parts):
 def ages_shown(memory, index):
     "(n,) places from 0, the oldest that is held, to 1, the newest, of rows of any axes"
     rows = np.unique(index)
-    rows = rows[memory.age(rows) < memory.sizes[memory.env_of(rows)]]
+    rows = rows[is_held(memory, rows)]
     return 1 - memory.age(rows) / max(1, memory.sizes.max() - 1)
 
 # %% ../../nbs/8_lab/832_updates.ipynb #123d68c2
@@ -155,34 +156,35 @@ class GradientView(View):
         self.show(sheet.image, moving)
 
 # %% ../../nbs/8_lab/832_updates.ipynb #c1b1f4d3
-def per_row(x, rows):
-    "(B,) float numbers, means over further axes"
-    x = as_numpy(x)
-    return x.astype(float).reshape(rows, -1).mean(1)
+def per_row(x, lead):
+    "(n,) float numbers of rows with axes `lead`, means over further axes"
+    return as_numpy(x).astype(float).reshape(np.prod(lead), -1).mean(1)
 
 def learned_towards(last):
     "(target, estimate) of an update's rows, as tensors, or None where it has none"
     batch, parts = last.batch, last.parts
     target = parts.get("target") if "disc" in batch or "target" in parts else batch.get("ret")
+    if target is None or "rew" not in batch: return None
     for estimate in (parts.get("q"), parts.get("val"), batch.get("val")):
-        if target is not None and estimate is not None: return target, estimate
+        if estimate is not None: return target, estimate
 
 # %% ../../nbs/8_lab/832_updates.ipynb #cfe6a242
 def target_terms(last, gamma):
-    "Batch of (B,) paid, discount, follows, target, estimate, error of an update's rows; None where it had no targets"
+    "Batch of (n,) row, paid, discount, follows, target, estimate, error of an update's rows; None if it had no targets"
     towards = learned_towards(last)
     if towards is None: return None
     batch = last.batch
-    rows = len(batch)
+    lead = tuple(batch.rew.shape)                         # (B,), or (T, B) of stretches in time
+    target, estimate = (per_row(x, lead) for x in towards)
     if "disc" in batch:
-        paid, discount = per_row(batch.ret, rows), per_row(batch.disc, rows)
+        paid, discount = per_row(batch.ret, lead), per_row(batch.disc, lead)
     else:
-        paid, discount = per_row(batch.rew, rows), gamma * ~as_numpy(batch.term)
-    target, estimate = (per_row(x, rows) for x in towards)
+        paid, discount = per_row(batch.rew, lead), gamma * ~as_numpy(batch.term).ravel()
     known = discount > 0
     follows = np.where(known, (target - paid) / np.where(known, discount, 1), np.nan)
-    return Batch(paid=paid, discount=discount, follows=follows, target=target, estimate=estimate,
-                 error=target - estimate)
+    terms = Batch(row=np.arange(len(target)), paid=paid, discount=discount, follows=follows, target=target,
+                  estimate=estimate, error=target - estimate)
+    return terms[as_numpy(batch.valid).ravel()] if "valid" in batch else terms
 
 # %% ../../nbs/8_lab/832_updates.ipynb #196503eb
 def sum_text(terms, i):
@@ -197,7 +199,9 @@ TERMS = ("paid", "discount", "follows", "target", "estimate", "error")
 
 def cells_of_update(last, terms, i):
     "The i-th row of an update as texts: observation, action, terms"
-    seen = [in_words(part, 4) for part in (last.batch.obs[i], last.batch.act[i])]
+    batch = last.batch
+    at = np.unravel_index(terms.row[i], batch.rew.shape)
+    seen = [in_words(part, 4) for part in (batch.obs[at], batch.act[at])]
     return [*seen, *(short(float(terms[name][i])) for name in TERMS)]
 
 # %% ../../nbs/8_lab/832_updates.ipynb #247a8761
@@ -254,7 +258,8 @@ class TargetsView(View):
         page = rows[table.start:table.start + table.size]
         lines = [cells_of_update(self.last, self.terms, i) for i in page]
         table.show(["obs", "act", *TERMS], lines, page, len(rows))
-        self.said = sum_text(self.terms, page[0]) if len(page) else "no update yet"
+        without = "no update yet" if self.last is None else "the targets of this update have no terms"
+        self.said = sum_text(self.terms, page[0]) if len(page) else without
 
     def wanted(self, row):
         "A click on a row: it is explained when there is time"
