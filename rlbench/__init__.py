@@ -18,7 +18,7 @@ HOMES = dict( # what can be had from here, and the module it lives in
     load="training.trainer",
     make="envs.find",
     register="algos.algorithm",
-    train="training.runs",
+    train="training.train",
 )
 
 

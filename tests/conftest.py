@@ -16,7 +16,7 @@ SMALL = dict(
     memory_size=8,
     target_update_interval=7,
     shake_interval=5,
-    theta=1e-4,
+    theta=1e-2,
 )
 
 

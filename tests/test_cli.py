@@ -1,4 +1,5 @@
 """The command `rlbench`: does what the Python functions do, answers a mistake with one line, and takes Ctrl-C well."""
+import importlib.util
 import json
 import os
 import signal
@@ -12,11 +13,15 @@ import pytest
 from PIL import Image
 
 import rlbench
-from rlbench.core.state import load as load_file, same
-from rlbench.launch import cli
-from rlbench.training.runs import find_run
+from rlbench.buffers.datasets import save_ring
+from rlbench.core.settings import fields_of
+from rlbench.core.state import read_tree, same
+from rlbench.launch import cli, commands
+from rlbench.training.runs import RunSettings, find_run
+from rlbench.training.setup import TrainerSettings
 
-SMALL = ["--steps", "300", "--num-envs", "2", "--set", "horizon=16", "--set", "hidden=16,", "--set", "log_every=50", "--set", "eval_every=0", "--quiet"]
+SETTINGS = ("n_steps=16", "hidden=16,", "log_every=50", "eval_every=0")
+SMALL = ["--steps", "300", "--num-envs", "2", "--quiet", *(word for text in SETTINGS for word in ("--set", text))]
 OWN = """
 import gymnasium as gym, numpy as np
 class Walk(gym.Env):
@@ -52,55 +57,107 @@ def train(terminal, *more, env="CartPole-v1", algo="ppo"):
     return out
 
 
-def config(path):
-    return json.loads((path / "config.json").read_text())
+def read(path, name):
+    return json.loads((path / name).read_text())
+
+
+def files(path):
+    "Every file and what is in it"
+    return {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
 
 
 # ---- training
 
 def test_train_evaluate_play(terminal, tmp_path):
     out = train(terminal)
-    assert out.splitlines()[0].startswith("Trainer(CartPole-v1, ppo, 30") and out.endswith(os.path.join("runs", "CartPole-v1-ppo-0"))
-    assert {p.name for p in (tmp_path / "runs" / "CartPole-v1-ppo-0").iterdir()} >= {"config.json", "metrics.jsonl", "metrics.csv", "checkpoints", "status.json", "timers.json"}
-    for run in ("CartPole-v1-ppo-0", tmp_path / "runs" / "CartPole-v1-ppo-0", find_run("CartPole-v1-ppo-0")):
-        status, out, _ = terminal("evaluate", run, "--episodes", 3, "--json")
+    run = tmp_path / "runs" / "CartPole-v1-ppo-0"
+    assert out.splitlines()[0].startswith("Trainer(CartPole-v1, ppo, 30")
+    assert out.endswith(os.path.join("runs", "CartPole-v1-ppo-0"))
+    there = {path.name for path in run.iterdir()}
+    assert there >= {"config.json", "metrics.jsonl", "metrics.csv", "checkpoints", "status.json", "timers.json"}
+    for name in ("CartPole-v1-ppo-0", run, find_run("CartPole-v1-ppo-0")):
+        status, out, _ = terminal("evaluate", name, "--episodes", 3, "--json")
         answer = json.loads(out)
-        assert status == 0 and len(answer["returns"]) == len(answer["lengths"]) == 3 and answer["mean"] == np.mean(answer["returns"])
+        assert status == 0 and len(answer["returns"]) == len(answer["lengths"]) == 3
+        assert answer["mean"] == np.mean(answer["returns"])
     assert terminal("evaluate", run, "--episodes", 3)[1].startswith("Evaluation(3 episodes, return")
     again = rlbench.evaluate(rlbench.load(find_run(run)), 3, seed=1)
     assert again.returns.tolist() == answer["returns"]
 
 
 def test_the_same_in_python(terminal, tmp_path):
-    train(terminal, "--seed", 3, "--set", "algo.lr=linear(0.01, 0, 300)", "--run-id", "a")
-    here = rlbench.train("CartPole-v1", "ppo", seed=3, steps=300, num_envs=2, horizon=16, hidden=(16,), log_every=50, lr="linear(0.01, 0, 300)", progress=False)
-    there = load_file(find_run("a"), "checkpoint")["state"]
-    for part in ("learners", "env", "metrics", "streams", "episodes"): assert same(here.snapshot()[part], there[part]), part
+    train(terminal, "--seed", 3, "--set", "agent.lr=linear(0.01, 0, 300)", "--device", "cpu", "--run-id", "a")
+    how = dict(seed=3, steps=300, num_envs=2, n_steps=16, hidden=(16,), log_every=50, lr="linear(0.01, 0, 300)")
+    here = rlbench.train("CartPole-v1", "ppo", progress=False, **how).snapshot()
+    there = read_tree(find_run("a"), "checkpoint")["state"]
+    for part in ("learners", "env", "metrics", "streams", "obs"):
+        assert same(here[part], there[part]), part
+    assert read(tmp_path / "runs" / "a", "config.json")["settings"]["trainer"]["device"]["source"] == "command line"
 
 
 def test_who_set_what(terminal, tmp_path):
-    (tmp_path / "a.toml").write_text('env = "CartPole-v1"\nalgo = "ppo"\n[default]\ngamma = 0.9\nlr = 0.1\nc_e = 0.5\nseed = 4\n[behaviours.agent]\nlr = 0.2\n[run]\neval_every = 0\n')
-    status, _, err = terminal("train", "--config", "a.toml", "--set", "c_e=0.25", "--steps", 40, "--quiet")
+    (tmp_path / "a.toml").write_text('env = "CartPole-v1"\nalgo = "ppo"\n'
+                                     '[default]\ngamma = 0.9\nlr = 0.1\nent_coef = 0.5\nseed = 4\n'
+                                     '[behaviours.agent]\nlr = 0.2\n[run]\neval_every = 0\n')
+    status, _, err = terminal("train", "--config", "a.toml", "--set", "ent_coef=0.25", "--steps", 40, "--quiet")
     assert (status, err) == (0, "")
-    kept = config(tmp_path / "runs" / "CartPole-v1-ppo-4")["settings"]
-    assert kept["algo"]["gamma"] == dict(value=.9, source="file a.toml [default]") and kept["algo"]["lr"] == dict(value=.2, source="file a.toml [behaviours.agent]")
-    assert kept["algo"]["c_e"] == dict(value=.25, source="command line") and kept["run"]["steps"]["source"] == "command line"
-    assert kept["algo"]["lam"]["source"] == "default" and kept["run"]["eval_every"] == dict(value=0, source="file a.toml [run]")
+    kept = read(tmp_path / "runs" / "CartPole-v1-ppo-4", "config.json")["settings"]
+    assert kept["agent"]["gamma"] == dict(value=.9, source="file a.toml [default]")
+    assert kept["agent"]["lr"] == dict(value=.2, source="file a.toml [behaviours.agent]")
+    assert kept["agent"]["ent_coef"] == dict(value=.25, source="command line")
+    assert kept["run"]["steps"]["source"] == "command line"
+    assert kept["agent"]["gae_lambda"]["source"] == "default"
+    assert kept["run"]["eval_every"] == dict(value=0, source="file a.toml [run]")
 
 
 def test_resume_force_initialize_inference(terminal, tmp_path):
+    run = tmp_path / "runs" / "CartPole-v1-ppo-0"
     train(terminal)
     status, _, err = terminal("train", "CartPole-v1", "ppo", *SMALL)
     assert status == 2 and "exists already" in err
     train(terminal, "--resume", "--steps", 500)
-    assert json.loads((tmp_path / "runs" / "CartPole-v1-ppo-0" / "status.json").read_text())["steps"] >= 500
+    assert read(run, "status.json")["steps"] >= 500
     train(terminal, "--force")
-    assert json.loads((tmp_path / "runs" / "CartPole-v1-ppo-0" / "status.json").read_text())["steps"] < 310
+    assert read(run, "status.json")["steps"] < 310
     train(terminal, "--run-id", "b", "--initialize-from", "CartPole-v1-ppo-0")
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    before = files(tmp_path)
     assert train(terminal, "--inference", "--resume").endswith("nothing was written")
     assert train(terminal, "--inference", "--initialize-from", "b", "--run-id", "c").endswith("nothing was written")
-    assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert before == files(tmp_path)
+
+
+def test_several_behaviours(terminal, tmp_path):
+    args = ("train", "rlbench/Chase-v0", "chaser=dqn,runner=ppo", *SMALL, "--set", "runner.gamma=0.5")
+    status, out, err = terminal(*args)
+    assert (status, err) == (0, "") and "chaser: dqn, runner: ppo" in out
+    run = tmp_path / "runs" / "Chase-v0-dqn-ppo-0"
+    settings = read(run, "config.json")["settings"]
+    assert (settings["runner"]["gamma"]["value"], settings["chaser"]["gamma"]["value"]) == (.5, .99)
+    assert {"chaser/episodes", "runner/episodes"} <= set((run / "metrics.csv").read_text().splitlines()[0].split(","))
+    lines = terminal("evaluate", run, "--episodes", 2)[1].splitlines()
+    assert [line.split(":")[0] for line in lines] == ["chaser", "runner"]
+    answer = json.loads(terminal("evaluate", run, "--episodes", 2, "--json")[1])
+    assert len(answer["runner"]["returns"]) == 2
+    mistaken = terminal("train", "rlbench/Chase-v0", "chaser=dqn,runer=ppo")[2]
+    assert "unknown behaviour 'runer'; did you mean 'runner'?" in mistaken
+    assert "cannot be drawn" in terminal("play", run)[2]
+
+
+def test_given_data(terminal, tmp_path):
+    memory = rlbench.Trainer("CartPole-v1", "dqn", num_envs=1, hidden=(8,)).run(steps=80).learner.memory
+    save_ring(tmp_path / "seen.rlb", memory)
+    args = ("train", "CartPole-v1", "bc", "--memory", "seen.rlb", "--quiet", "--set", "hidden=8,")
+    args += ("--set", "eval_every=0")
+    status, out, err = terminal(*args, "--updates", 5)
+    assert (status, err) == (0, "") and "0 steps, 5 updates" in out
+    assert read(tmp_path / "runs" / "CartPole-v1-bc-0", "status.json")["updates"] == 5
+    status, out, err = terminal("train", "CartPole-v1", "bc", "--resume", "--updates", 8, "--quiet")
+    assert (status, err) == (0, "") and "0 steps, 8 updates" in out
+    for wrong, wanted in ((args, "say how many updates"), ((*args, "--steps", 5, "--updates", 5), "give one of them")):
+        status, _, err = terminal(*wrong, "--run-id", "b")
+        assert status == 2 and wanted in err and len(err.splitlines()) == 1
+    status, _, err = terminal("train", "CartPole-v1", "bc", "--memory", "none.rlb", "--updates", 5, "--run-id", "b")
+    assert status == 2 and "none.rlb: no such file" in err and not (tmp_path / "runs" / "b").exists()
 
 
 # ---- mistakes
@@ -110,14 +167,18 @@ TRAIN = ("train", "CartPole-v1", "ppo")
 
 @pytest.mark.parametrize("argv,wanted", [
     ((*TRAIN, "--set", "gama=0.9"), "command line: unknown setting 'gama'; did you mean 'gamma'?"),
+    ((*TRAIN, "--set", "num_sgd_iter=3"), "unknown setting 'num_sgd_iter' (RLlib); here it is 'n_epochs'"),
     ((*TRAIN, "--set", "gamma=2"), "command line: gamma = 2: expected a number from 0 to 1"),
     ((*TRAIN, "--set", "gamma=high"), "gamma = 'high': expected a number"),
-    ((*TRAIN, "--set", "run.gamma=0.5"), "gamma belongs to section 'algo'"),
+    ((*TRAIN, "--set", "run.gamma=0.5"), "gamma belongs to section 'agent'"),
+    ((*TRAIN, "--set", "agnt.gamma=0.5"), "unknown section 'agnt'; did you mean 'agent'?"),
     ((*TRAIN, "--set", "gamma"), "--set 'gamma': expected name=value"),
     ((*TRAIN, "--set", "lr=linear(1)"), "linear takes (start, end, steps)"),
     ((*TRAIN, "--seed", "-1"), "seed = -1: expected a whole number of at least 0"),
     ((*TRAIN, "--steps", "many"), "argument --steps: invalid int value: 'many'"),
-    ((*TRAIN, "--sed", "1"), "unrecognized arguments: --sed"),
+    ((*TRAIN, "--steps", "3", "--updates", "3"), "give one of them"),
+    ((*TRAIN, "--sed", "1"), "unrecognized arguments: --sed 1; did you mean --seed?"),
+    ((*TRAIN, "--device", "cuda:77"), "device = 'cuda:77' is not here; there are: cpu"),
     ((*TRAIN, "--resume"), "no run to resume"),
     ((*TRAIN, "--resume", "--force"), "give one of them"),
     ((*TRAIN, "--inference"), "say with which weights"),
@@ -128,13 +189,16 @@ TRAIN = ("train", "CartPole-v1", "ppo")
     (("train", "CartPole-v1", "pop"), "did you mean 'ppo'?"),
     (("train", "Pendulum-v1", "dqn"), "dqn needs Discrete actions"),
     (("train",), "which env?"),
+    (("train", "CartPole-v1"), "which algo?"),
     (("train", "walk.py:Walk", "ppo"), "walk.py"),
     (("train", "numpy:Walk", "ppo"), "numpy has no Walk"),
     (("evaluate", "none"), "no run 'none', neither as a path nor in runs/"),
     (("evaluate", "none", "--episodes", "0"), "expected a number of at least 1"),
+    (("play", "none"), "no run 'none'"),
     (("play", "none", "--fps", "0"), "expected a number of at least"),
-    (("explain", "dqn", "epps"), "did you mean 'eps'?"),
+    (("explain", "dqn", "epsilom"), "did you mean 'epsilon'?"),
     (("fly",), "invalid choice: 'fly'"),
+    (("tran",), "did you mean train?"),
     ((), "COMMAND"),
 ])
 def test_a_mistake_costs_one_line(terminal, tmp_path, argv, wanted):
@@ -151,6 +215,8 @@ def test_a_mistake_costs_one_line(terminal, tmp_path, argv, wanted):
     ("[runs]\nsteps = 1", ["a.toml", "'runs'", "did you mean 'run'"]),
     ("[default]\ngamma = =", ["a.toml", "line 2"]),
     ("algo = 'dqn'", ["a.toml", "algo = 'dqn'", "'ppo'"]),
+    ("[behaviours.agnt]\nlr = 1", ["a.toml", "unknown behaviour 'agnt'", "did you mean 'agent'"]),
+    ("env = 3", ["a.toml", "env = 3", "expected text"]),
 ])
 def test_a_mistake_in_a_file_names_file_key_and_what_was_expected(terminal, tmp_path, text, wanted):
     (tmp_path / "a.toml").write_text(text)
@@ -162,7 +228,8 @@ def test_a_mistake_in_a_file_names_file_key_and_what_was_expected(terminal, tmp_
 def test_a_damaged_checkpoint(terminal, tmp_path):
     (tmp_path / "a.rlb").write_bytes(b"PK nonsense")
     status, _, err = terminal("evaluate", "a.rlb")
-    assert status == 2 and "a.rlb: truncated, damaged or not an rlbench file" in err and len(err.splitlines()) == 1
+    assert status == 2 and len(err.splitlines()) == 1
+    assert "a.rlb: truncated, damaged or not an rlbench file" in err
 
 
 # ---- environments of one's own
@@ -170,8 +237,10 @@ def test_a_damaged_checkpoint(terminal, tmp_path):
 def test_an_environment_from_a_file(terminal, tmp_path):
     (tmp_path / "walk.py").write_text(OWN)
     assert "runs/Walk-ppo-0" in train(terminal, env="walk.py:Walk").replace(os.sep, "/")
-    assert config(tmp_path / "runs" / "Walk-ppo-0")["env"] == "walk.py:Walk"
+    assert read(tmp_path / "runs" / "Walk-ppo-0", "config.json")["env"] == "walk.py:Walk"
     train(terminal, "--resume", "--steps", 400, env="walk.py:Walk")
+    status, _, err = terminal("evaluate", "Walk-ppo-0", "--episodes", 2)
+    assert status == 2 and "code of your own" in err
     status, out, err = terminal("evaluate", "Walk-ppo-0", "--env", "walk.py:Walk", "--episodes", 2)
     assert status == 0 and out.startswith("Evaluation(2 episodes"), err
     assert "walk.py has no Wolk; environments there: Walk" in terminal("train", "walk.py:Wolk", "ppo")[2]
@@ -183,7 +252,8 @@ def test_an_environment_from_a_file(terminal, tmp_path):
 
 @pytest.mark.parametrize("name,kind", [("a.gif", "GIF"), ("a.webp", "WEBP"), ("a.png", "PNG")])
 def test_play_without_a_display(terminal, tmp_path, monkeypatch, name, kind):
-    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"): monkeypatch.delenv(variable, raising=False)
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(variable, raising=False)
     train(terminal, env="FrozenLake-v1")
     status, out, err = terminal("play", "FrozenLake-v1-ppo-0", "--output", name, "--max-steps", 7, "--episodes", 9)
     assert (status, out, err) == (0, f"{name}: 7 frames", "")
@@ -194,7 +264,7 @@ def test_play_without_a_display(terminal, tmp_path, monkeypatch, name, kind):
 
 def test_a_moving_picture_has_its_frames(tmp_path):
     pictures = [np.full((9, 8, 3), 20 * i, np.uint8) for i in range(5)]
-    cli.write_animation(tmp_path / "a.gif", pictures, 20)
+    commands.write_animation(tmp_path / "a.gif", pictures, 20)
     image = Image.open(tmp_path / "a.gif")
     assert (image.n_frames, image.size, image.info["duration"]) == (5, (8, 9), 50)
 
@@ -202,16 +272,48 @@ def test_a_moving_picture_has_its_frames(tmp_path):
 # ---- asking
 
 def test_algorithms_and_explain(terminal):
-    out = terminal("algorithms")[1]
-    assert [line.split()[0] for line in out.splitlines()[1:]] == list(rlbench.algorithms())
-    assert all(word in next(line for line in out.splitlines() if line.startswith("dqn")) for word in (" any ", "off-policy, masked", "42_dqn", "Mnih"))
-    assert all(word in terminal("explain", "ppo")[1] for word in ("gamma", "checkpoint_every", "num_envs"))
-    assert "settles too early" in terminal("explain", "dqn", "eps")[1]
+    lines = terminal("algorithms")[1].splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(rlbench.algorithms())
+    dqn = next(line for line in lines if line.startswith("dqn"))
+    assert all(word in dqn for word in (" any ", "off-policy, masked", "430_dqn", "Mnih"))
+    assert all(word in terminal("explain", "ppo")[1] for word in ("gamma", "checkpoint_every", "num_envs", "device"))
+    assert "raise it when" in terminal("explain", "dqn", "epsilon")[1]
 
 
 def test_help_is_made_from_the_settings(terminal):
     out = terminal("train", "--help")[1]
-    assert all(word in out for word in ("--initialize-from", "checkpoint_every", "environment steps between two checkpoints"))
+    words = ("--initialize-from", "checkpoint_every", "environment steps between two checkpoints")
+    assert all(word in out for word in words)
+    settings = cli.common_settings()
+    for cls in (TrainerSettings, RunSettings):
+        for setting in fields_of(cls):
+            default, sentence = settings.pop(setting.name)
+            assert (eval(default), sentence) == (setting.default, setting.doc)
+    assert not settings and set(cli.SHORT) == set(commands.FLAGS)
+
+
+HEAVY = ["torch", "numpy", "gymnasium", "matplotlib", "ipywidgets", "tqdm", "PIL"]
+
+
+def imported(code):
+    "Which heavy packages a new Python has imported after this code"
+    tell = f"import sys\n{code}\nprint([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", tell], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return eval(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["evaluate", "--help"], ["train", "--sed", "1"]])
+def test_help_imports_nothing_heavy(words):
+    assert imported(f"from rlbench.launch.cli import main\ntry: main({words})\nexcept SystemExit: pass") == []
+
+
+def test_the_package_imports_nothing_heavy_by_itself():
+    assert imported("import rlbench\ndir(rlbench)\nassert callable(rlbench.__getattr__)") == []
+
+
+def test_every_command_has_a_function():
+    assert list(cli.TABLES) == list(commands.COMMANDS)
 
 
 def test_lab(terminal, tmp_path, monkeypatch):
@@ -220,11 +322,13 @@ def test_lab(terminal, tmp_path, monkeypatch):
     terminal("lab", "Acrobot-v1", "dqn")
     notebook = nbformat.read(tmp_path / "workbench.ipynb", 4)
     nbformat.validate(notebook)
-    assert "rlbench.Workbench('Acrobot-v1', 'dqn')" in notebook.cells[0].source and called[0][1][1:4] == ["-m", "jupyterlab", "workbench.ipynb"]
+    assert "rlbench.Workbench('Acrobot-v1', 'dqn')" in notebook.cells[0].source
+    assert called[0][1][1:4] == ["-m", "jupyterlab", "workbench.ipynb"]
     (tmp_path / "workbench.ipynb").write_text("mine")
     terminal("lab")
     assert (tmp_path / "workbench.ipynb").read_text() == "mine"
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jupyterlab" else found(name))
     status, _, err = terminal("lab")
     assert status == 2 and "pip install 'rlbench[lab]'" in err
 
@@ -232,16 +336,21 @@ def test_lab(terminal, tmp_path, monkeypatch):
 # ---- Ctrl-C
 
 def test_ctrl_c(terminal, tmp_path):
-    command = [sys.executable, "-m", "rlbench", "train", "CartPole-v1", "ppo", *SMALL, "--run-id", "a", "--steps", "100000000"]
+    command = [sys.executable, "-m", "rlbench", *TRAIN, *SMALL, "--run-id", "a", "--steps", "100000000"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    lines, patience = tmp_path / "runs" / "a" / "metrics.jsonl", time.monotonic() + 60
-    while not (lines.exists() and lines.read_text().count("\n") > 2) and child.poll() is None and time.monotonic() < patience: time.sleep(.02)
+    lines = tmp_path / "runs" / "a" / "metrics.jsonl"
+    patience = time.monotonic() + 60
+    while not (lines.exists() and lines.read_text().count("\n") > 2):
+        assert child.poll() is None and time.monotonic() < patience
+        time.sleep(.02)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (130, "")
-    said, checkpoint = out.strip().splitlines()[-1], find_run("a")
+    said = out.strip().splitlines()[-1]
+    checkpoint = find_run("a")
     assert said.startswith(f"stopped; all of it is in {checkpoint}.") and "--resume" in said
-    steps = load_file(checkpoint, "checkpoint")["state"]["steps"]
-    assert json.loads((tmp_path / "runs" / "a" / "status.json").read_text())["state"] == "interrupted" and steps == int(checkpoint.stem)
+    run = tmp_path / "runs" / "a"
+    steps = rlbench.load(checkpoint).steps
+    assert read(run, "status.json")["state"] == "interrupted" and steps == int(checkpoint.stem)
     train(terminal, "--run-id", "a", "--resume", "--steps", steps + 100)
-    assert json.loads((tmp_path / "runs" / "a" / "status.json").read_text())["steps"] >= steps + 100
+    assert read(run, "status.json")["steps"] >= steps + 100

@@ -369,8 +369,8 @@ def test_everything_is_explained():
     config.add("command line", dict(gamma=.7, hidden=(8,)))
     text = repr(config.explain("gamma"))
     html = config.explain("gamma")._repr_html_()
-    for words in ("0.7", "command line", "0.5 (file <a>.toml), 0.99 (default)", "discount per step", "rewards come late",
-                  "a number from 0 to 1", "Toy (section agent)", "can change between any two events"):
+    for words in ("0.7", "command line", "0.5 (file <a>.toml), 0.99 (default)", "discount per step",
+                  "rewards come late", "a number from 0 to 1", "Toy (section agent)", "can change between any two events"):
         assert words in text
         assert words.replace("<", "&lt;").replace(">", "&gt;") in html
     assert "fixed from the start" in repr(config.explain("hidden"))
@@ -425,7 +425,8 @@ def test_a_file_is_taken_whole_or_not_at_all(tmp_path, text, words):
 
 
 def test_a_file_says_more_than_settings(tmp_path):
-    (tmp_path / "a.toml").write_text('env = "CartPole-v1"\nalgo = "dqn"\nenv_settings = {sutton_barto_reward = true}\n'
+    (tmp_path / "a.toml").write_text('env = "CartPole-v1"\nalgo = "dqn"\n'
+                                     'env_settings = {sutton_barto_reward = true}\n'
                                      '[behaviours.agent]\nepsilon = "linear(1, 0, 9)"\n')
     config = toy()
     told = add_file(config, tmp_path / "a.toml")

@@ -4,6 +4,7 @@ By reading the code, and by running every method with networks on a device that 
 """
 import ast
 import copy
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -98,48 +99,56 @@ def poised(case):
 NETWORKS = [case for case in CASES if case.cls.update is None]
 
 
+@contextmanager
+def numbers_may_be_asked_for():
+    "Where shapes depend on numbers there is nothing to be seen on this device; mixing devices stays an error"
+    try:
+        yield
+    except NotImplementedError as problem:
+        pytest.skip(f"shapes depend on numbers: {str(problem)[:60]}")
+
+
 @pytest.mark.parametrize("case", NETWORKS, ids=str)
-def test_methods_stay_on_the_device_of_the_networks(case):
+def test_acting_stays_on_the_device_of_the_networks(case):
     trainer = poised(case)
     learner = trainer.learner
     algo = learner.algo
     nets = copy.deepcopy(learner.nets).to("meta")
     noise = NoNumbers(learner.rng)
-    spec = learner.actor.spec
     obs = elsewhere(to_tensors(trainer.obs[AGENT], "cpu"))
     carry = learner.actor.carry
     carry = None if carry is None else carry.to("meta")
     with torch.no_grad():
-        for chance in (noise(algo.noise(spec, nets), len(learner.fresh)), None):
+        for chance in (noise(algo.noise(learner.actor.spec, nets), len(learner.fresh)), None):
             act, extra, _ = algo.act(nets, obs, chance, carry)
             assert act.device.type == "meta"
             assert {column.device.type for column in extra.values()} <= {"meta"}
-    here = learner.process()
-    data = elsewhere(here)
+
+
+@pytest.mark.parametrize("case", NETWORKS, ids=str)
+def test_losses_stay_on_the_device_of_the_networks(case):
+    learner = poised(case).learner
+    nets = copy.deepcopy(learner.nets).to("meta")
+    data = elsewhere(learner.process())
     index = learner.todo[0]
     batch = data if index is None else data[index.to("meta")]
-    for _, loss, named in algo.losses(nets, batch):
-        assert loss.device.type == "meta"
-        assert {part.device.type for part in named.values()} == {"meta"}
-        loss.backward()
+    with numbers_may_be_asked_for():
+        for _, loss, named in learner.algo.losses(nets, batch):
+            assert loss.device.type == "meta"
+            assert {part.device.type for part in named.values()} == {"meta"}
+            loss.backward()
 
 
 @pytest.mark.parametrize("case", NETWORKS, ids=str)
 def test_targets_stay_on_the_device_of_the_networks(case):
-    trainer = poised(case)
-    learner = trainer.learner
+    learner = poised(case).learner
     algo = learner.algo
     nets = copy.deepcopy(learner.nets).to("meta")
-    with torch.no_grad():
+    with torch.no_grad(), numbers_may_be_asked_for():
         drawn = algo.draw(learner.memory, learner.own, learner.fresh, learner.rng)
         rows = to_tensors(learner.memory.gather(drawn.index) | drawn, "meta")
-        try:
-            data, todo = algo.targets(nets, rows, NoNumbers(learner.rng))
-        except (RuntimeError, NotImplementedError) as problem:
-            if "two devices" in str(problem): raise
-            pytest.skip(f"asks for numbers, as it may where rows are processed: {problem}")
-    devices = {column.device.type for column in flat(data)}
-    assert devices == {"meta"}
+        data, _ = algo.targets(nets, rows, NoNumbers(learner.rng))
+        assert {column.device.type for column in flat(data)} == {"meta"}
 
 
 def flat(tree):

@@ -1,92 +1,144 @@
-"""A run on disk: killed and resumed it is the run that never stopped; nothing is overwritten; those who watch change nothing."""
+"""A run on disk: broken off and resumed it is the one that never stopped; nothing is overwritten; watchers read."""
 import csv
 import json
+import shutil
 import signal
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import rlbench
-from rlbench.algos.algorithm import algorithms
-from rlbench.core.config import ConfigError
-from rlbench.core.state import FileProblem, load as load_file, same
-from rlbench.training.callbacks import Callbacks, read_only
-from rlbench.training.runs import RunProblem, RunSettings, find_run, train
-from rlbench.training.trainer import Trainer, TrainerSettings
+from rlbench.algos.algorithm import algorithms, get
+from rlbench.core.state import FileProblem, read_tree, same
+from rlbench.core.words import ConfigError
+from rlbench.training.callbacks import HOOKS, Callbacks, read_only
+from rlbench.training.runs import RunProblem, RunSettings, find_run, finite
+from rlbench.training.setup import TrainerSettings
+from rlbench.training.train import train
+from rlbench.training.trainer import Trainer, load
 from tests.conftest import small
 
 OFTEN = dict(checkpoint_every=250, eval_every=500, eval_episodes=2)
-HOOKS = [name for name in vars(Callbacks) if name.startswith("on_")]
+TINY = dict(learning_starts=50, n_steps=32, hidden=(16,))
+CHASE = dict(env="rlbench/Chase-v0", algo=dict(chaser="dqn", runner="ppo"))
 
 
 def run(path, algo="ppo", env="CartPole-v1", **more):
     "A short run in the folder `path`"
-    return train(env, algo, run_id=path.name, folder=path.parent, **dict(progress=False, steps=1500, num_envs=2, **small(algorithms()[algo]), **OFTEN) | more)
+    usual = dict(progress=False, steps=1500, num_envs=2, log_every=50, **small(get(algo)), **OFTEN)
+    return train(env, algo, run_id=path.name, folder=path.parent, **usual | more)
+
+
+def chase(path, **more):
+    "A short run of two behaviours"
+    usual = dict(progress=False, steps=600, num_envs=2, log_every=100, **TINY, **OFTEN)
+    return train(**CHASE, run_id=path.name, folder=path.parent, **usual | more)
+
+
+def clone(path, memory=None, **more):
+    "A short run of somebody who learns from given data"
+    usual = dict(progress=False, hidden=(16,), batch_size=16, log_every=10)
+    often = dict(checkpoint_every=20, eval_every=30, eval_episodes=2)
+    return train("CartPole-v1", "bc", run_id=path.name, folder=path.parent, memory=memory, **usual | often | more)
+
+
+@pytest.fixture(scope="module")
+def seen():
+    "What another run saw"
+    return Trainer("CartPole-v1", "dqn", num_envs=1, hidden=(8,)).run(steps=120).learner.memory
 
 
 def rows(path):
     "Metrics on disk without the wall clock"
-    found = [json.loads(line, parse_constant=pytest.fail) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    found = [json.loads(line, parse_constant=pytest.fail) for line in lines]
     assert all(row.pop("time") >= 0 for row in found)
     return found
 
 
+def read(path, name):
+    return json.loads((path / name).read_text())
+
+
+def checkpoint(path):
+    return read_tree(path, "checkpoint")
+
+
 def final(path):
-    return load_file(find_run(path), "checkpoint")
+    return checkpoint(find_run(path))
+
+
+def files(path):
+    "Every file and what is in it"
+    return {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
+
+
+def weights(trainer):
+    return trainer.learner.nets.state_dict()
 
 
 # ---- nothing is lost
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.test_run_folder import run
-left = int(sys.argv[3])
-def bomb(trainer, event):
-    global left
-    left -= 1
-    if left == 0: os.kill(os.getpid(), signal.SIGKILL)
-run(Path(sys.argv[1]), sys.argv[2], steps=1000, callbacks=[bomb])
-"""
+class Photograph:
+    "Copies a run's folder at an event: what a process that is killed there leaves behind"
+
+    def __init__(self, at, path, copy):
+        self.left = at
+        self.path = path
+        self.copy = copy
+
+    def __call__(self, trainer, event):
+        self.left -= 1
+        if self.left == 0: shutil.copytree(self.path, self.copy)
 
 
-@pytest.mark.parametrize("algo,events", [("ppo", 541), ("dqn", 1411)])
+@pytest.mark.parametrize("algo,events", [("ppo", 350), ("dqn", 600)])
 def test_killed_and_resumed_is_never_killed(algo, events, tmp_path):
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run(whole, algo, steps=1000)
-    child = subprocess.run([sys.executable, "-c", KILLED, killed, algo, str(events)], timeout=120)
-    assert child.returncode == -signal.SIGKILL and json.loads((killed / "status.json").read_text())["state"] == "running"
+    whole = tmp_path / "whole"
+    killed = tmp_path / "killed"
+    run(whole, algo, steps=600, callbacks=[Photograph(events, whole, killed)])
+    assert read(killed, "status.json")["state"] == "running"
     at = len(rows(killed))
-    with (killed / "metrics.jsonl").open("a") as file: file.write('{"steps": 9')  # as if it fell in the middle of a line
-    run(killed, algo, resume=True, steps=1000)
+    with (killed / "metrics.jsonl").open("a") as file:
+        file.write('{"steps": 9')                         # as if it fell in the middle of a line
+    run(killed, algo, resume=True, steps=600)
     assert same(final(whole), final(killed))
     assert rows(whole) == rows(killed) and 0 < at < len(rows(whole))
-    assert (whole / "metrics.csv").read_text().splitlines()[0] == (killed / "metrics.csv").read_text().splitlines()[0]
-    assert same(load_file(whole / "best.rlb", "checkpoint"), load_file(killed / "best.rlb", "checkpoint"))
+    heads = [(path / "metrics.csv").read_text().splitlines()[0] for path in (whole, killed)]
+    assert heads[0] == heads[1]
+    assert same(checkpoint(whole / "best.rlb"), checkpoint(killed / "best.rlb"))
 
 
 def test_killed_before_the_first_checkpoint_begins_again(tmp_path):
-    child = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "killed", "ppo", "3"], timeout=120)
-    assert child.returncode == -signal.SIGKILL
-    run(tmp_path / "killed", resume=True, steps=1000)
-    run(tmp_path / "whole", steps=1000)
-    assert same(final(tmp_path / "whole"), final(tmp_path / "killed")) and rows(tmp_path / "whole") == rows(tmp_path / "killed")
+    whole = tmp_path / "whole"
+    killed = tmp_path / "killed"
+    run(whole, steps=600, callbacks=[Photograph(3, whole, killed)])
+    run(killed, resume=True, steps=600)
+    assert same(final(whole), final(killed)) and rows(whole) == rows(killed)
+
+
+class CtrlC:
+    "Presses Ctrl-C at an event"
+
+    def __init__(self, at):
+        self.at = at
+        self.seen = 0
+
+    def __call__(self, trainer, event):
+        self.seen += 1
+        if self.seen == self.at: signal.raise_signal(signal.SIGINT)
 
 
 def test_interrupted_at_any_event_and_resumed(tmp_path):
     run(tmp_path / "whole")
-    seen, before = 0, signal.getsignal(signal.SIGINT)                       # ignored, where a shell started us in the background
-
-    def ctrl_c(trainer, event):
-        nonlocal seen
-        seen += 1
-        if seen == 333: signal.raise_signal(signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT)              # ignored, where a shell started us in the background
+    ctrl_c = CtrlC(333)
     part = run(tmp_path / "part", callbacks=[ctrl_c])
-    assert part.interrupted and part.steps < 1500 and seen == 333          # the present event was finished and no other begun
-    assert json.loads((tmp_path / "part" / "status.json").read_text())["state"] == "interrupted"
-    assert same(load_file(find_run(tmp_path / "part"), "checkpoint")["state"], part.state())
+    assert part.interrupted and part.steps < 1500
+    assert ctrl_c.seen == 333                             # the present event was finished and no other begun
+    assert read(tmp_path / "part", "status.json")["state"] == "interrupted"
+    assert same(final(tmp_path / "part")["state"], part.state())
     assert signal.getsignal(signal.SIGINT) is before
     done = run(tmp_path / "part", resume=True)
     assert not done.interrupted and same(final(tmp_path / "whole"), final(tmp_path / "part"))
@@ -94,87 +146,122 @@ def test_interrupted_at_any_event_and_resumed(tmp_path):
 
 
 def test_resume_keeps_the_settings_of_the_run(tmp_path):
-    run(tmp_path / "a", gamma=.9, num_envs=3, keep_checkpoints=2)
-    again = train("CartPole-v1", "ppo", run_id="a", folder=tmp_path, resume=True, steps=2000, progress=False)  # the rest is not said again
-    kept = json.loads((tmp_path / "a" / "config.json").read_text())["settings"]
-    assert again.learner.algo.gamma == .9 and again.env.num_envs == 3 and again.steps >= 2000
-    assert kept["algo"]["gamma"] == dict(value=.9, source="python") and kept["trainer"]["num_envs"]["value"] == 3
-    assert kept["run"]["checkpoint_every"]["value"] == 250 and kept["run"]["steps"]["value"] == 2000
+    run(tmp_path / "a", steps=500, gamma=.9, num_envs=3, keep_checkpoints=2)
+    again = train("CartPole-v1", "ppo", run_id="a", folder=tmp_path, resume=True, steps=1000, progress=False)
+    kept = read(tmp_path / "a", "config.json")["settings"]
+    assert again.learner.settings.gamma == .9 and again.env.num_envs == 3 and again.steps >= 1000
+    assert kept["agent"]["gamma"] == dict(value=.9, source="python") and kept["trainer"]["num_envs"]["value"] == 3
+    assert kept["run"]["checkpoint_every"]["value"] == 250 and kept["run"]["steps"]["value"] == 1000
     assert len(list((tmp_path / "a" / "checkpoints").iterdir())) == 2
 
 
 def test_resume_with_changes(tmp_path):
-    run(tmp_path / "a", steps=600)
-    again = run(tmp_path / "a", steps=900, resume=True, gamma=.5)
-    assert again.learner.algo.gamma == .5 and json.loads((tmp_path / "a" / "config.json").read_text())["settings"]["algo"]["gamma"]["value"] == .5
-    with pytest.raises(ConfigError, match="num_envs shapes the run from its start"): run(tmp_path / "a", resume=True, num_envs=5)
-    with pytest.raises(ConfigError, match="did you mean 'gamma'"): run(tmp_path / "a", resume=True, gama=.5)
+    run(tmp_path / "a", steps=300)
+    again = run(tmp_path / "a", steps=400, resume=True, gamma=.5)
+    assert again.learner.settings.gamma == .5
+    assert read(tmp_path / "a", "config.json")["settings"]["agent"]["gamma"]["value"] == .5
+    with pytest.raises(ConfigError, match="num_envs shapes the run from its start"):
+        run(tmp_path / "a", resume=True, num_envs=5)
+    with pytest.raises(ConfigError, match="did you mean 'gamma'"):
+        run(tmp_path / "a", resume=True, gama=.5)
     (tmp_path / "b.toml").write_text("[default]\ngamma = 0.25\n")
-    assert run(tmp_path / "a", steps=900, resume=True, config=tmp_path / "b.toml").learner.algo.gamma == .25
+    again = run(tmp_path / "a", steps=400, resume=True, config=tmp_path / "b.toml")
+    assert again.learner.settings.gamma == .25
 
 
 # ---- nothing is overwritten
 
 def test_refusals(tmp_path):
     run(tmp_path / "a", steps=300)
-    before = {p: p.read_bytes() for p in (tmp_path / "a").rglob("*") if p.is_file()}
-    for wanted, more in [("exists already", {}), ("give one of them", dict(resume=True, force=True)), ("give one of them", dict(resume=True, initialize_from="a")),
-                         ("made with algo 'ppo', not 'dqn'", dict(resume=True, algo="dqn")), ("made with env 'CartPole-v1', not 'Acrobot-v1'", dict(resume=True, env="Acrobot-v1")),
-                         ("no run 'none'", dict(force=True, initialize_from="none"))]:
-        with pytest.raises(RunProblem, match=wanted): run(tmp_path / "a", **more)
-    with pytest.raises(RunProblem, match="no run to resume"): run(tmp_path / "b", resume=True)
-    with pytest.raises(RunProblem, match="needs the run's id"): train("CartPole-v1", "ppo", resume=True)
-    with pytest.raises(RunProblem, match="with which weights"): train("CartPole-v1", "ppo", inference=True)
-    with pytest.raises(RunProblem, match="run_id"): train("CartPole-v1", "ppo", run_id="../up", folder=tmp_path)
-    assert before == {p: p.read_bytes() for p in (tmp_path / "a").rglob("*") if p.is_file()} and not (tmp_path / "b").exists()
+    before = files(tmp_path / "a")
+    refused = [
+        ("exists already", {}),
+        ("give one of them", dict(resume=True, force=True)),
+        ("give one of them", dict(resume=True, initialize_from="a")),
+        ("leave memory out", dict(resume=True, memory="data.rlb")),
+        ("made with algo 'ppo', not 'dqn'", dict(resume=True, algo="dqn")),
+        ("made with env 'CartPole-v1', not 'Acrobot-v1'", dict(resume=True, env="Acrobot-v1")),
+        ("no run 'none'", dict(force=True, initialize_from="none")),
+    ]
+    for wanted, more in refused:
+        with pytest.raises(RunProblem, match=wanted):
+            run(tmp_path / "a", **more)
+    with pytest.raises(RunProblem, match="counts steps; say how many"):
+        train("CartPole-v1", "ppo", run_id="a", folder=tmp_path, resume=True, updates=3)
+    with pytest.raises(RunProblem, match="no run to resume"):
+        run(tmp_path / "b", resume=True)
+    with pytest.raises(RunProblem, match="needs the run's id"):
+        train("CartPole-v1", "ppo", resume=True)
+    with pytest.raises(RunProblem, match="with which weights"):
+        train("CartPole-v1", "ppo", inference=True)
+    with pytest.raises(RunProblem, match="run_id"):
+        train("CartPole-v1", "ppo", run_id="../up", folder=tmp_path)
+    assert before == files(tmp_path / "a") and not (tmp_path / "b").exists()
 
 
 def test_force_leaves_nothing_of_the_old_run(tmp_path):
     run(tmp_path / "a", steps=1000)
     run(tmp_path / "a", steps=300, force=True, eval_every=0)
-    assert [row["steps"] for row in rows(tmp_path / "a")] == sorted(row["steps"] for row in rows(tmp_path / "a")) and rows(tmp_path / "a")[-1]["steps"] <= 301
-    assert all(int(p.stem) <= 301 for p in (tmp_path / "a" / "checkpoints").iterdir())
-    assert json.loads((tmp_path / "a" / "status.json").read_text())["steps"] in (300, 301)
+    steps = [row["steps"] for row in rows(tmp_path / "a")]
+    assert steps == sorted(steps) and steps[-1] <= 301
+    assert all(int(path.stem) <= 301 for path in (tmp_path / "a" / "checkpoints").iterdir())
+    assert read(tmp_path / "a", "status.json")["steps"] in (300, 301)
 
 
 def test_a_mistake_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    for mistake in (dict(gama=1), dict(gamma=7), dict(env="CartPool-v1"), dict(algo="dqn", env="Pendulum-v1"), dict(tensorboard=True), dict(initialize_from="none")):
-        with pytest.raises(Exception, match="gama|gamma|CartPool|Discrete|rlbench\\[tensorboard\\]|no run"): run(tmp_path / "a", **mistake)
+    mistakes = [
+        ("gama", dict(gama=1)),
+        ("gamma = 7", dict(gamma=7)),
+        ("CartPool", dict(env="CartPool-v1")),
+        ("Discrete", dict(algo="dqn", env="Pendulum-v1")),
+        (r"rlbench\[tensorboard\]", dict(tensorboard=True)),
+        ("no run", dict(initialize_from="none")),
+        ("give one of them", dict(updates=3)),
+    ]
+    for wanted, mistake in mistakes:
+        with pytest.raises(Exception, match=wanted):
+            run(tmp_path / "a", **mistake)
         assert not (tmp_path / "a").exists(), mistake
 
 
 def test_in_python_nothing_is_written_without_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    trainer = rlbench.train("CartPole-v1", "ppo", steps=200, progress=False, **small(algorithms()["ppo"]))
+    trainer = rlbench.train("CartPole-v1", "ppo", steps=200, progress=False, **small(get("ppo")))
     assert trainer.steps >= 200 and not trainer.interrupted and list(tmp_path.iterdir()) == []
 
 
 # ---- what is in the folder
 
 def test_files(tmp_path):
-    trainer = run(tmp_path / "a", keep_checkpoints=2, gamma=.97)
-    path, s = tmp_path / "a", json.loads((tmp_path / "a" / "config.json").read_text())
-    assert (s["env"], s["algo"], s["settings"]["algo"]["gamma"]) == ("CartPole-v1", "ppo", dict(value=.97, source="python"))
-    assert s["settings"]["algo"]["lr"]["source"] == "default" and set(s["settings"]) == {"trainer", "run", "algo"}
+    path = tmp_path / "a"
+    trainer = run(path, keep_checkpoints=2, gamma=.97)
+    config = read(path, "config.json")
+    settings = config["settings"]
+    assert (config["env"], config["algo"]) == ("CartPole-v1", "ppo")
+    assert settings["agent"]["gamma"] == dict(value=.97, source="python")
+    assert settings["agent"]["lr"]["source"] == "default" and set(settings) == {"trainer", "run", "agent"}
     written = rows(path)
-    assert [row for row in written if "eval_mean" not in row] == [{k: None if v != v else v for k, v in row.items()} for row in trainer.metrics.rows]
+    in_training = [finite(row) for row in trainer.metrics.rows]
+    assert [row for row in written if "eval_mean" not in row] == in_training
     assert [row["steps"] // 500 for row in written if "eval_mean" in row] == [1, 2, 3]
     table = list(csv.DictReader((path / "metrics.csv").open(newline="")))
     assert set(table[0]) == {name for row in written for name in row} | {"time"} and len(table) == len(written)
     assert [row["eval_mean"] != "" for row in table] == ["eval_mean" in row for row in written]
     assert len(list((path / "checkpoints").iterdir())) == 2
-    assert json.loads((path / "timers.json").read_text())["children"]["collect"]["count"] > 0
-    status = json.loads((path / "status.json").read_text())
-    assert (status["state"], status["steps"], status["best"]) == ("finished", trainer.steps, max(row["eval_mean"] for row in written if "eval_mean" in row))
-    assert load_file(path / "best.rlb", "checkpoint")["state"]["steps"] == status["best_steps"]
-    assert not [p for p in path.rglob("*") if p.name.startswith(".")]
+    timers = read(path, "timers.json")
+    assert timers["children"]["collect"]["count"] > 0 and timers["gauges"]["loss"]["count"] > 0
+    status = read(path, "status.json")
+    assert (status["state"], status["steps"]) == ("finished", trainer.steps)
+    assert status["best"] == max(row["eval_mean"] for row in written if "eval_mean" in row)
+    assert load(path / "best.rlb").steps == status["best_steps"]
+    assert not [one for one in path.rglob("*") if one.name.startswith(".")]
 
 
 def test_best_by_training_where_nothing_evaluates(tmp_path):
     run(tmp_path / "a", eval_every=0)
-    status = json.loads((tmp_path / "a" / "status.json").read_text())
-    assert status["best"] > 0 and load_file(tmp_path / "a" / "best.rlb", "checkpoint")["state"]["steps"] == status["best_steps"]
+    status = read(tmp_path / "a", "status.json")
+    assert status["best"] > 0 and load(tmp_path / "a" / "best.rlb").steps == status["best_steps"]
 
 
 def test_tensorboard_events(tmp_path):
@@ -183,35 +270,152 @@ def test_tensorboard_events(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     events = EventAccumulator(str(tmp_path / "a" / "tensorboard"))
     events.Reload()
-    assert [e.step // 500 for e in events.Scalars("eval_mean")] == [1, 2] and "loss" in events.Tags()["scalars"]
+    assert [event.step // 500 for event in events.Scalars("eval_mean")] == [1, 2] and "loss" in events.Tags()["scalars"]
 
 
 def test_initialize_from_and_inference(tmp_path):
-    first = run(tmp_path / "a")
+    first = run(tmp_path / "a", steps=600)
     second = run(tmp_path / "b", steps=300, initialize_from="a", seed=5)
     fresh = run(tmp_path / "c", steps=0, initialize_from=find_run("a", tmp_path))
-    assert (fresh.learner.weights == first.learner.weights).all() and fresh.steps == fresh.updates == 0 and second.updates > 0
-    with pytest.raises(FileProblem, match="do not fit"): run(tmp_path / "d", initialize_from="a", hidden=(8,))
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert same(weights(fresh), weights(first)) and fresh.steps == fresh.updates == 0 and second.updates > 0
+    with pytest.raises(FileProblem, match="do not fit"):
+        run(tmp_path / "d", initialize_from="a", hidden=(8,))
+    before = files(tmp_path)
+    usual = dict(run_id="a", folder=tmp_path, inference=True, steps=700, progress=False, hidden=(16,))
     for how in (dict(resume=True), dict(initialize_from="a", run_id=None)):
-        acted = train("CartPole-v1", "ppo", **dict(run_id="a", folder=tmp_path, inference=True, steps=700, progress=False, hidden=(16,)) | how)
-        assert (acted.learner.weights == first.learner.weights).all() and acted.updates == 0 and 700 <= acted.steps < 710
-    assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+        acted = train("CartPole-v1", "ppo", **usual | how)
+        assert same(weights(acted), weights(first)) and acted.updates == 0 and 700 <= acted.steps < 710
+    assert before == files(tmp_path)
+    with pytest.raises(RunProblem, match="makes no updates"):
+        train("CartPole-v1", "ppo", initialize_from="a", inference=True, folder=tmp_path, updates=3, hidden=(16,))
 
 
 def test_names_are_unique_over_all_settings():
-    ours = {f for cls in (RunSettings, TrainerSettings) for f in cls.__dataclass_fields__}
-    for name, cls in algorithms().items(): assert not ours & set(cls.__dataclass_fields__), name
+    ours = {name for cls in (RunSettings, TrainerSettings) for name in cls.__dataclass_fields__}
+    for name, cls in algorithms().items():
+        assert not ours & set(cls.__dataclass_fields__), name
+
+
+# ---- several behaviours
+
+def test_every_number_of_several_behaviours_has_an_owner(tmp_path):
+    path = tmp_path / "two"
+    trainer = chase(path, **{"runner.gamma": .9})
+    config = read(path, "config.json")
+    assert config["algo"] == dict(chaser="dqn", runner="ppo")
+    assert set(config["settings"]) == {"trainer", "run", "chaser", "runner"}
+    assert config["settings"]["runner"]["gamma"] == dict(value=.9, source="python")
+    assert config["settings"]["chaser"]["gamma"]["source"] == "default"
+    written = rows(path)
+    names = {name for row in written for name in row}
+    for name in ("episodes", "mean_return", "loss", "eval_mean"):
+        assert {f"chaser/{name}", f"runner/{name}"} <= names and name not in names
+    status = read(path, "status.json")
+    for who in ("chaser", "runner"):
+        scores = [row[f"{who}/eval_mean"] for row in written if f"{who}/eval_mean" in row]
+        assert status[f"{who}/best"] == max(scores)
+        assert load(path / f"best-{who}.rlb").steps == status[f"{who}/best_steps"]
+        assert status[f"{who}/episodes"] == trainer.env.episodes[who].total
+        assert f"{who}/mean_return" in read(path, "timers.json")["gauges"]
+    with pytest.raises(RunProblem, match="whose best"):
+        find_run("two", tmp_path, best=True)
+
+
+def test_several_behaviours_interrupted_and_resumed(tmp_path):
+    chase(tmp_path / "whole")
+    part = chase(tmp_path / "part", callbacks=[CtrlC(200)])
+    assert part.interrupted
+    chase(tmp_path / "part", resume=True)
+    assert same(final(tmp_path / "whole"), final(tmp_path / "part"))
+    assert rows(tmp_path / "whole") == rows(tmp_path / "part")
+
+
+def test_one_learns_against_somebody_who_only_acts(tmp_path):
+    runner = chase(tmp_path / "two", steps=200).actors["runner"]
+    against = dict(chaser="dqn", runner=runner)
+    how = dict(folder=tmp_path, run_id="one", progress=False, num_envs=2, log_every=100, **OFTEN)
+    how |= dict(learning_starts=50, hidden=(16,))
+    there = train("rlbench/Chase-v0", against, steps=300, **how)
+    assert list(there.learners) == ["chaser"]
+    assert set(read(tmp_path / "one", "config.json")["settings"]) == {"trainer", "run", "chaser"}
+    again = train("rlbench/Chase-v0", against, steps=600, resume=True, **how)
+    straight = train("rlbench/Chase-v0", against, steps=600, **how | dict(run_id="straight"))
+    assert same(again.state()["learners"], straight.state()["learners"])
+    assert same(again.actors["runner"].nets.state_dict(), runner.nets.state_dict())
+    assert find_run("one", tmp_path, best=True).name == "best-chaser.rlb"
+
+
+def test_weights_go_to_the_behaviour_of_their_name(tmp_path):
+    first = chase(tmp_path / "a", steps=200)
+    second = chase(tmp_path / "b", steps=0, seed=3, initialize_from="a")
+    for who in ("chaser", "runner"):
+        assert same(first.learners[who].nets.state_dict(), second.learners[who].nets.state_dict())
+    with pytest.raises(RunProblem, match="has no behaviour 'agent'; there are: chaser, runner"):
+        run(tmp_path / "c", initialize_from="a")
+
+
+def test_a_file_for_several_behaviours(tmp_path):
+    path = tmp_path / "chase.toml"
+    path.write_text('env = "rlbench/Chase-v0"\n[algo]\nchaser = "dqn"\nrunner = "ppo"\n[default]\ngamma = 0.9\n'
+                    '[behaviours.runner]\ngamma = 0.8\n[trainer]\nseed = 4\n[run]\nsteps = 20\n')
+    trainer = train(config=path, progress=False)
+    assert {who: learner.settings.gamma for who, learner in trainer.learners.items()} == dict(chaser=.9, runner=.8)
+    assert trainer.settings.seed == 4 and 20 <= trainer.steps < 40
+    with pytest.raises(ConfigError, match="asked for with"):
+        train(config=path, algo="ppo", progress=False)
+    with pytest.raises(ConfigError, match="unknown behaviour 'runer'; did you mean 'runner'"):
+        train("rlbench/Chase-v0", dict(chaser="dqn", runer="ppo"), progress=False)
+
+
+# ---- given data
+
+def test_updates_are_the_length_where_data_is_given(tmp_path, seen):
+    path = tmp_path / "clone"
+    trainer = clone(path, seen, updates=60)
+    assert (trainer.steps, trainer.updates) == (0, 60)
+    written = rows(path)
+    assert [row["updates"] for row in written if "loss" in row] == [10, 20, 30, 40, 50, 60]
+    assert [row["updates"] for row in written if "eval_mean" in row] == [30, 60]
+    assert [int(one.stem) for one in sorted((path / "checkpoints").iterdir())] == [20, 40, 60]
+    status = read(path, "status.json")
+    assert status["best_updates"] in (30, 60) and load(path / "best.rlb").updates == status["best_updates"]
+
+
+def test_given_data_interrupted_and_resumed(tmp_path, seen):
+    clone(tmp_path / "whole", seen, updates=60)
+    assert clone(tmp_path / "part", seen, updates=60, callbacks=[CtrlC(37)]).interrupted
+    again = train("CartPole-v1", "bc", run_id="part", folder=tmp_path, resume=True, progress=False)
+    assert again.updates == 60 and same(final(tmp_path / "whole"), final(tmp_path / "part"))
+    assert rows(tmp_path / "whole") == rows(tmp_path / "part")
+
+
+def test_who_has_settled_ends_the_run(tmp_path, seen):
+    trainer = clone(tmp_path / "a", seen, updates=10**9, n_epochs=2)
+    assert trainer.settled and trainer.steps == 0 and read(tmp_path / "a", "status.json")["state"] == "finished"
+    again = train("CartPole-v1", "bc", run_id="a", folder=tmp_path, resume=True, progress=False)
+    assert again.updates == trainer.updates
+
+
+def test_data_wants_a_length_in_updates(tmp_path, seen):
+    with pytest.raises(ConfigError, match="say how many updates"):
+        clone(tmp_path / "a", seen)
+    with pytest.raises(ConfigError, match="learns from a memory that is given"):
+        clone(tmp_path / "a", updates=3)
+    assert not (tmp_path / "a").exists()
 
 
 # ---- those who watch
 
 class Everything(Callbacks):
-    "Notes the name of every hook that is called"
-    def __init__(self): self.heard = []
+    "Notes the name of every hook that is called, and with what"
 
+    def __init__(self):
+        self.heard = []
+        for name in HOOKS:
+            setattr(self, name, self.noting(name))
 
-for _name in HOOKS: setattr(Everything, _name, lambda self, *args, _name=_name: self.heard.append((_name, args)))
+    def noting(self, name):
+        return lambda trainer, *what: self.heard.append((name, what))
 
 
 def test_every_hook_is_called_in_its_place(tmp_path):
@@ -220,33 +424,44 @@ def test_every_hook_is_called_in_its_place(tmp_path):
     again = Everything()
     run(tmp_path / "a", resume=True, callbacks=[again], steps=1600)
     names = [name for name, _ in watcher.heard]
-    assert set(names) == set(HOOKS) - {"on_checkpoint_loaded"} and [name for name, _ in again.heard].count("on_checkpoint_loaded") == 1
+    assert set(names) == set(HOOKS) - {"on_checkpoint_loaded"}
+    assert [name for name, _ in again.heard].count("on_checkpoint_loaded") == 1
     assert names[0] == "on_trainer_init" and names.count("on_train_result") == len(trainer.metrics)
-    assert names.count("on_learn_on_batch") == trainer.updates and names.count("on_episode_end") == trainer.episodes.total
-    assert names.count("on_episode_start") == trainer.episodes.total + trainer.env.num_envs
+    assert names.count("on_learn_on_batch") == trainer.updates
+    assert names.count("on_episode_end") == trainer.episodes.total
+    to_come = int(trainer.env.ended.sum())                # ended, and to begin with the next step
+    assert names.count("on_episode_start") == trainer.episodes.total + trainer.env.num_envs - to_come
     at = names.index("on_postprocess_trajectory")
     assert names[at + 1] == "on_learn_on_batch" and "on_sample_end" in names[at - 3:at]
-    ends = [args[2:] for name, args in watcher.heard if name == "on_episode_end"][-100:]
-    np.testing.assert_allclose(np.mean([ret for ret, *_ in ends]), trainer.episodes.mean_return)
+    ends = [what[0].ret for name, what in watcher.heard if name == "on_episode_end"][-100:]
+    np.testing.assert_allclose(np.mean(ends), trainer.episodes.mean_return)
 
 
 def test_a_watched_run_is_the_unwatched_run(tmp_path):
-    run(tmp_path / "watched", callbacks=[Everything()])
-    plain = Trainer("CartPole-v1", "ppo", num_envs=2, **small(algorithms()["ppo"])).run(steps=1500)
-    assert same(final(tmp_path / "watched")["state"]["learners"], plain.snapshot()["learners"])
-    assert same(final(tmp_path / "watched")["state"]["streams"], plain.snapshot()["streams"])
+    run(tmp_path / "watched", steps=600, callbacks=[Everything()])
+    plain = Trainer("CartPole-v1", "ppo", num_envs=2, log_every=50, **small(get("ppo"))).run(steps=600)
+    for part in ("learners", "streams"):
+        assert same(final(tmp_path / "watched")["state"][part], plain.snapshot()[part])
 
 
 @pytest.mark.parametrize("hook", [name for name in HOOKS if name not in ("on_trainer_init", "on_checkpoint_loaded")])
 def test_a_hook_that_writes_is_named(hook, tmp_path):
-    def meddle(trainer, *args): trainer.learner.weights.data[0] += 1
+    def meddle(trainer, *what):
+        next(trainer.learner.nets.parameters()).data += 1
+
     watcher = Callbacks()
     setattr(watcher, hook, meddle)
     with pytest.raises(RuntimeError, match=f"Callbacks.{hook} wrote to the trainer"):
-        run(tmp_path / "a", steps=600, callbacks=[read_only(watcher)])
+        run(tmp_path / "a", steps=200, eval_every=50, callbacks=[read_only(watcher)])
 
 
 def test_a_reader_may_read(tmp_path):
     watcher = Everything()
     run(tmp_path / "a", steps=100, log_every=10, callbacks=[read_only(watcher)])
     assert {"on_train_result", "on_learn_on_batch"} <= {name for name, _ in watcher.heard}
+
+
+def test_printed_progress_names_the_behaviours(capsys):
+    train(**CHASE, steps=120, num_envs=2, **TINY)
+    said = capsys.readouterr().err
+    assert "chaser" in said and "runner" in said

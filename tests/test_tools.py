@@ -1,9 +1,10 @@
-"""The tools find what they are there to find, and mend it."""
+"The tools find what they are there to find, and mend it"
 import base64
 import importlib.util
 import io
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import nbformat
@@ -16,13 +17,19 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def load(name):
+    "A tool as a module"
     spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module              # a dataclass looks itself up there
     spec.loader.exec_module(module)
     return module
 
 
-clean_notebooks, sync, readme = load("clean_notebooks"), load("sync"), load("readme")
+clean_notebooks = load("clean_notebooks")
+sync = load("sync")
+readme = load("readme")
+pages = load("pages")
+reading_cost = load("reading_cost")
 
 
 def png():
@@ -42,7 +49,8 @@ def project(tmp_path):
     picture = new_output("display_data", {"image/png": png(), "text/plain": "<Figure>"})
     shown = new_code_cell("#| eval: false\n1 + 1", outputs=[picture])
     index = new_notebook(cells=[new_markdown_cell("# Title"), new_code_cell("#| hide\nsecret = 1"), shown])
-    module = new_notebook(cells=[new_code_cell("#| default_exp core.one"), new_code_cell("#| export\ndef one(): return 1")])
+    one = new_code_cell("#| export\ndef one(): return 1")
+    module = new_notebook(cells=[new_code_cell("#| default_exp core.one"), one])
     nbformat.write(index, nbs / "index.ipynb")
     nbformat.write(module, nbs / "0_core" / "00_one.ipynb")
     assert clean_notebooks.run(tmp_path, check=False) == []
@@ -50,8 +58,9 @@ def project(tmp_path):
 
 
 def test_a_mended_project_has_no_complaints(project):
-    for tool in (clean_notebooks, sync, readme): assert tool.run(project, check=False) == []
-    for tool in (clean_notebooks, sync, readme): assert tool.run(project, check=True) == []
+    for check in (False, True):
+        for tool in (clean_notebooks, sync, readme):
+            assert tool.run(project, check=check) == []
 
 
 def edit(path, change):
@@ -121,3 +130,82 @@ def test_readme_shows_what_a_reader_needs(project):
     (project / "README.md").write_text(text + "more")
     assert len(readme.run(project, check=True)) == 2
     assert readme.run(project, check=False) == readme.run(project, check=True) == []
+
+
+# ---- pages
+
+def test_every_setting_of_every_algorithm_is_on_the_page_for_those_who_come_from_elsewhere():
+    from rlbench.algos.algorithm import algorithms
+    from rlbench.core.settings import fields_of
+    from rlbench.core.words import ELSEWHERE
+    lines = pages.coming_page().splitlines()
+    for name, cls in algorithms().items():
+        for setting in fields_of(cls):
+            [line] = [line for line in lines if line.startswith(f"| `{setting.name}` |")]
+            assert f"`{name}`" in line
+    for setting, words in ELSEWHERE.items():
+        [line] = [line for line in lines if line.startswith(f"| `{setting}` |")]
+        for library in pages.OTHERS:
+            assert all(f"`{word}`" in line for word in words.get(library, ()))
+
+
+def test_a_table_has_as_many_cells_in_every_line():
+    tables = [line for line in pages.coming_page().splitlines() if line.startswith("|")]
+    lengths = {line.replace("\\|", "").count("|") for line in tables}
+    assert lengths <= {4, 6, 8}
+
+
+# ---- reading cost
+
+COUNTED = '''
+from tests.made_up.other import double
+
+
+def twice(x):
+    "A docstring is not read, nor is a comment"
+    # how
+
+    return double(x)[0]
+
+
+def never(x):
+    return x
+'''
+OTHER = '''
+def double(x):
+    """Two lines
+    of text"""
+    return [2 * x for _ in range(3)]
+'''
+
+
+def test_cost_of_a_small_path(tmp_path):
+    "Two functions in two files, four lines, and two jumps for each call: there, and on to the next"
+    for name, text in dict(one=COUNTED, other=OTHER).items():
+        (tmp_path / f"{name}.py").write_text(text)
+    other = load_from(tmp_path / "other.py")
+    sys.modules["tests.made_up.other"] = other
+    one = load_from(tmp_path / "one.py")
+    with reading_cost.Trace(tmp_path) as trace:
+        for x in range(reading_cost.STEPS):
+            assert one.twice(x) == 2 * x
+    cost = reading_cost.cost_of(trace)
+    assert (cost.files, cost.functions, cost.lines) == (2, 2, 4)
+    assert cost.jumps == pytest.approx(2 - 1 / reading_cost.STEPS)
+    assert cost.tokens == len("def twice ( x ) : return double ( x ) [ 0 ]".split()) + len(
+        "def double ( x ) : return [ 2 * x for _ in range ( 3 ) ]".split())
+
+
+def load_from(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_ppo_is_cheap_to_read():
+    steps, whole = reading_cost.ours()
+    assert reading_cost.missed(steps) == []
+    assert whole.tokens >= steps.tokens
+    told = reading_cost.page((steps, whole), None)
+    assert f"| rlbench, steps | {steps.files} |" in told and "6,514" in told

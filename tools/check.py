@@ -3,21 +3,35 @@
 python tools/check.py                  every step (make test does this)
 python tools/check.py clean sync       the named steps only
 """
-import argparse, os, signal, subprocess, sys, time
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest"]
-LINTS = ["tests/test_project.py", "tests/test_layers.py"]
-STEPS = {     # name -> (command, limit in seconds)
-    "clean":     ([sys.executable, "tools/clean_notebooks.py", "--check"], 120),
-    "sync":      ([sys.executable, "tools/sync.py", "--check"], 120),
-    "readme":    ([sys.executable, "tools/readme.py", "--check"], 120),
-    "pages":     ([sys.executable, "tools/pages.py", "--check"], 120),
-    "lint":      ([*PYTEST, *LINTS], 300),
-    "notebooks": ([str(Path(sys.executable).with_name("nbdev_test")), "--n_workers", "2", "--timing"], 1500),
-    "tests":     ([*PYTEST, "-n", "2", "-m", "not browser", "--durations=10", *(f"--deselect={f}" for f in LINTS)], 1800),
-    "browser":   ([*PYTEST, "-m", "browser"], 900),
+LINTS = ["tests/test_project.py", "tests/test_layers.py", "tests/test_style.py"]
+NBDEV_TEST = Path(sys.executable).with_name("nbdev_test")
+
+
+def tool(name, *words):
+    "The command of a tool of ours"
+    return [sys.executable, f"tools/{name}.py", *words]
+
+
+STEPS = {               # name -> (command, limit in seconds)
+    "clean": (tool("clean_notebooks", "--check"), 120),
+    "sync": (tool("sync", "--check"), 120),
+    "readme": (tool("readme", "--check"), 120),
+    "pages": (tool("pages", "--check"), 120),
+    "lint": ([*PYTEST, *LINTS], 300),
+    "reading": (tool("reading_cost", "--check"), 120),
+    "notebooks": ([str(NBDEV_TEST), "--n_workers", "2", "--timing"], 1500),
+    "tests": ([*PYTEST, "-n", "2", "-m", "not browser", "--durations=10", *(f"--deselect={f}" for f in LINTS)], 1800),
+    "browser": ([*PYTEST, "-m", "browser"], 900),
 }
 
 
@@ -25,17 +39,22 @@ def run(command, limit):
     "Run one step; 'passed', or what went wrong. Its whole process group ends with it"
     env = os.environ | dict(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")     # for small networks more threads are slower
     process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
-    try: status = process.wait(timeout=limit)
-    except subprocess.TimeoutExpired: status = None
-    finally: end_group(process)
+    try:
+        status = process.wait(timeout=limit)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        end_group(process)
     if status is None: return f"stopped after its {limit} s"
     return "passed" if status == 0 else f"failed with status {status}"
 
 
 def end_group(process):
     "End what a step left running, and the step itself when it ran out of time"
-    try: os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError): return     # nothing left
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return          # nothing left
     process.wait()
 
 
@@ -59,5 +78,6 @@ if __name__ == "__main__":
     parser.add_argument("steps", nargs="*", metavar="step", help=f"out of: {' '.join(STEPS)}; all when none is named")
     steps = parser.parse_args().steps or list(STEPS)
     unknown = [step for step in steps if step not in STEPS]
-    if unknown: parser.error(f"no step {' '.join(unknown)}; there are: {' '.join(STEPS)}")
+    if unknown:
+        parser.error(f"no step {' '.join(unknown)}; there are: {' '.join(STEPS)}")
     sys.exit(main(steps))

@@ -3,7 +3,9 @@
 python tools/clean_notebooks.py            clean every notebook in nbs/
 python tools/clean_notebooks.py --check    change nothing, name those that are not clean
 """
-import argparse, json, sys
+import argparse
+import json
+import sys
 from pathlib import Path
 
 from execnb.nbio import nb2str
@@ -11,28 +13,33 @@ from nbdev.clean import clean_nb
 from nbdev.config import get_config
 
 ROOT = Path(__file__).resolve().parents[1]
-MAX_NOTEBOOK, MAX_ALL = 300_000, 5_000_000     # bytes; GitHub gives up on much larger ones, and so do readers
+MAX_NOTEBOOK = 300_000      # bytes; code hosts give up on much larger ones, and so do readers
+MAX_ALL = 5_000_000
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def notebooks(root=ROOT):
     "Every notebook under nbs/ that is ours, sorted"
     inside = sorted((root / "nbs").rglob("*.ipynb"))
-    return [p for p in inside if not any(part[0] in "._" for part in p.relative_to(root / "nbs").parts)]
+    return [path for path in inside if not any(part[0] in "._" for part in path.relative_to(root / "nbs").parts)]
 
 
 def drop_widgets(nb):
     "A saved widget view says 'model not found' when it is opened again: keep its picture and its text only"
     nb["metadata"].pop("widgets", None)
     for cell in nb["cells"]:
-        for output in cell.get("outputs", []): output.get("data", {}).pop(VIEW, None)
-        if "outputs" in cell: cell["outputs"] = [o for o in cell["outputs"] if o.get("data", True)]
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(VIEW, None)
+        if "outputs" in cell:
+            cell["outputs"] = [output for output in cell["outputs"] if output.get("data", True)]
 
 
 def clean(text):
     "The clean form of a notebook's text"
-    nb, config = json.loads(text), get_config(path=ROOT)
-    keys, cell_keys = config.allowed_metadata_keys.split(), config.allowed_cell_metadata_keys.split()
+    nb = json.loads(text)
+    config = get_config(path=ROOT)
+    keys = config.allowed_metadata_keys.split()
+    cell_keys = config.allowed_cell_metadata_keys.split()
     clean_nb(nb, False, keys, cell_keys, config.clean_ids)
     drop_widgets(nb)
     return nb2str(nb)
@@ -41,27 +48,40 @@ def clean(text):
 def trouble(text, size):
     "What cleaning cannot mend, in words, or None"
     ids = [cell.get("id") for cell in json.loads(text)["cells"]]
-    if None in ids: return "has cells without an id, so every export would differ"
-    if len(set(ids)) < len(ids): return "has two cells with the same id; give one of them a new one"
-    if size > MAX_NOTEBOOK: return f"is {size / 1000:.0f} KB, more than {MAX_NOTEBOOK // 1000}; make its outputs smaller"
+    if None in ids:
+        return "has cells without an id, so every export would differ"
+    if len(set(ids)) < len(ids):
+        return "has two cells with the same id; give one of them a new one"
+    if size > MAX_NOTEBOOK:
+        return f"is {size / 1000:.0f} KB, more than {MAX_NOTEBOOK // 1000}; make its outputs smaller"
+
+
+def clean_file(path, name, check):
+    "Clean or check one notebook -> (complaints, bytes)"
+    text = path.read_text(encoding="utf-8")
+    try:
+        cleaned = clean(text)
+    except (ValueError, KeyError) as error:
+        return [f"{name} is not a notebook that can be read: {error!r}"], 0
+    if not check and cleaned != text:
+        path.write_text(cleaned, encoding="utf-8", newline="\n")
+    kept = text if check else cleaned
+    size = len(kept.encode())
+    complaints = [f"{name} is not clean; run: make sync"] if kept != cleaned else []
+    problem = trouble(kept, size)
+    return complaints + ([f"{name} {problem}"] if problem else []), size
 
 
 def run(root, check):
     "Clean or check; the list of complaints"
-    complaints, total = [], 0
+    complaints = []
+    total = 0
     for path in notebooks(root):
-        name, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
-        try: cleaned = clean(text)
-        except (ValueError, KeyError) as error:
-            complaints.append(f"{name} is not a notebook that can be read: {error!r}")
-            continue
-        if not check and cleaned != text: path.write_text(cleaned, encoding="utf-8", newline="\n")
-        kept = text if check else cleaned
-        size = len(kept.encode())
+        found, size = clean_file(path, path.relative_to(root).as_posix(), check)
+        complaints += found
         total += size
-        if check and cleaned != text: complaints.append(f"{name} is not clean; run: make sync")
-        if problem := trouble(kept, size): complaints.append(f"{name} {problem}")
-    if total > MAX_ALL: complaints.append(f"nbs/ is {total / 1e6:.1f} MB, more than {MAX_ALL / 1e6:g}; shrink outputs")
+    if total > MAX_ALL:
+        complaints.append(f"nbs/ is {total / 1e6:.1f} MB, more than {MAX_ALL / 1e6:g}; shrink outputs")
     return complaints
 
 
@@ -69,5 +89,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing, name the notebooks that are not clean")
     found = run(ROOT, parser.parse_args().check)
-    for complaint in found: print(complaint, file=sys.stderr)
+    for complaint in found:
+        print(complaint, file=sys.stderr)
     sys.exit(bool(found))

@@ -56,6 +56,7 @@ def cells_of(path):
 # ---- rules: each takes a node or a text, and yields (line, complaint)
 
 def long_lines(text):
+    "Lines that are too long to be read at once"
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > LONGEST:
             yield number, f"{len(line)} characters, the limit is {LONGEST}"
@@ -74,7 +75,8 @@ def semicolons(text):
 def docstring_of(node):
     "The docstring's node of a function or class, or None"
     first = node.body[0]
-    is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    value = getattr(first, "value", None)
+    is_text = isinstance(first, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str)
     return first if is_text else None
 
 
@@ -165,8 +167,10 @@ def attached(tree):
 
 
 def classes(node):
-    if isinstance(node, ast.ClassDef) and node.end_lineno - node.lineno + 1 > CLASS:
-        yield node.lineno, f"class {node.name} has {node.end_lineno - node.lineno + 1} lines; more than {CLASS} are two jobs"
+    "Classes that are too long to be one job"
+    lines = node.end_lineno - node.lineno + 1 if isinstance(node, ast.ClassDef) else 0
+    if lines > CLASS:
+        yield node.lineno, f"class {node.name} has {lines} lines; more than {CLASS} are two jobs"
 
 
 def complaints(cell):
@@ -215,7 +219,8 @@ def figures(paths):
 
 def wrong(found):
     "Which figures miss their targets, in words"
-    missed = [f"{name} {found[name]:g}, expected at most {limit}" for name, limit in CELLS.items() if found[name] > limit]
+    over = {name: limit for name, limit in CELLS.items() if found[name] > limit}
+    missed = [f"{name} {found[name]:g}, expected at most {limit}" for name, limit in over.items()]
     if found["shown"] < SHOWN:
         missed.append(f"shown {found['shown']:.2f} lines for every exported one, expected at least {SHOWN}")
     return missed
@@ -239,7 +244,9 @@ def main(paths):
     books = [path for path in chosen if path.suffix == ".ipynb"]
     told = figures(books) if books else None
     if told:
-        print(", ".join(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items()))
+        print(", ".join(f"{name} {value:.4g}" for name, value in told.items()))
+        for line in wrong(told):
+            print(line)
     return bool(found or told and wrong(told))
 
 

@@ -3,7 +3,11 @@
 python tools/sync.py            export, and remove the modules whose notebook is gone
 python tools/sync.py --check    change nothing, name the files that differ
 """
-import argparse, shutil, subprocess, sys, tempfile
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,7 +22,8 @@ def ours(path):
 
 def sources(package):
     "name -> text of every Python file of a package"
-    return {p.relative_to(package).as_posix(): p.read_text(encoding="utf-8") for p in sorted(package.rglob("*.py"))}
+    paths = sorted(package.rglob("*.py"))
+    return {path.relative_to(package).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def export(root):
@@ -34,16 +39,20 @@ def export(root):
                 shutil.copy(path, copy)
         command = [Path(sys.executable).with_name("nbdev_export")]
         done = subprocess.run(command, cwd=fresh, capture_output=True, text=True)
-        if done.returncode: sys.exit(f"nbdev_export failed; its last words:\n{done.stderr[-3000:]}")
+        if done.returncode:
+            sys.exit(f"nbdev_export failed; its last words:\n{done.stderr[-3000:]}")
         return sources(fresh / "rlbench")
 
 
 def differences(old, new):
     "(name, what is wrong with it) for every file of old that is not as in new"
     for name in sorted(old | new):
-        if name not in old: yield name, "is missing"
-        elif name not in new: yield name, "belongs to no notebook"
-        elif old[name] != new[name]: yield name, "differs from its notebook"
+        if name not in old:
+            yield name, "is missing"
+        elif name not in new:
+            yield name, "belongs to no notebook"
+        elif old[name] != new[name]:
+            yield name, "differs from its notebook"
 
 
 def write(package, new, names):
@@ -53,17 +62,20 @@ def write(package, new, names):
         if name in new:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(new[name], encoding="utf-8", newline="\n")
-        else: path.unlink()
+        else:
+            path.unlink()
     for path in sorted(package.rglob("*"), reverse=True):     # innermost first: folders left with nothing but caches
         if not path.is_dir() or path.name == "__pycache__": continue
-        if all(inner.name == "__pycache__" for inner in path.iterdir()): shutil.rmtree(path)
+        if all(inner.name == "__pycache__" for inner in path.iterdir()):
+            shutil.rmtree(path)
 
 
 def run(root, check):
     "Export or check; the list of complaints"
     new = export(root)
     found = list(differences(sources(root / "rlbench"), new))
-    if check: return [f"rlbench/{name} {what}; run: make sync" for name, what in found]
+    if check:
+        return [f"rlbench/{name} {what}; run: make sync" for name, what in found]
     write(root / "rlbench", new, [name for name, _ in found])
     return []
 
@@ -72,5 +84,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing, name the files that differ")
     found = run(ROOT, parser.parse_args().check)
-    for complaint in found: print(complaint, file=sys.stderr)
+    for complaint in found:
+        print(complaint, file=sys.stderr)
     sys.exit(bool(found))

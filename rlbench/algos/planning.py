@@ -215,7 +215,7 @@ def value_of(policy, # (S, A) chances of the actions
     step = (policy[inside].unsqueeze(1) @ world.P[inside]).squeeze(1)[:, inside]
     rew = (policy * world.R).sum(-1)[inside]
     val = torch.zeros(len(policy), dtype=rew.dtype, device=rew.device)
-    val[inside] = torch.linalg.solve(torch.eye(len(rew)).to(rew) - gamma * step, rew)
+    val[inside] = torch.linalg.solve(torch.eye(len(rew), dtype=rew.dtype, device=rew.device) - gamma * step, rew)
     return val
 
 # %% ../../nbs/4_algos/412_planning.ipynb #97f7c014

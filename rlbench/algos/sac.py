@@ -140,7 +140,7 @@ class SAC(Replaying, SACSettings):
         yield "policy", (self.alpha(nets) * logp - worth).mean(), dict(ent=-logp)
 
         if self.ent_coef is None:
-            yield "temperature", nets.temperature.loss(logp), dict(temperature=nets.temperature())
+            yield "temperature", nets.temperature.loss(logp), dict(alpha=nets.temperature())
 
     @torch.no_grad()
     def after(self, nets, own, taken):

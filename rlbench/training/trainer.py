@@ -27,6 +27,13 @@ def torch_threads(n):
     try: yield
     finally: torch.set_num_threads(before)
 
+# %% ../../nbs/6_training/64_trainer.ipynb #4a4a8eac
+def returns_text(ended, several):
+    "Returns of episodes that ended, in words; of several behaviours the last one of each"
+    last = {episode.who: f"{episode.ret:.1f}" for episode in ended}
+    if not several: return f"return {ended[-1].ret:.1f}"
+    return "return " + ", ".join(f"{who} {ret}" for who, ret in last.items())
+
 # %% ../../nbs/6_training/64_trainer.ipynb #5110bcbb
 class Progress:
     "A bar that follows a run's steps or updates"
@@ -48,7 +55,8 @@ class Progress:
         done = min(getattr(self.run, self.unit), self.goal) - self.begun
         self.bar.update(done - self.bar.n)
         if event.ended:
-            self.bar.set_postfix_str(f"return {event.ended[-1].ret:.1f}", refresh=False)
+            text = returns_text(event.ended, len(self.run.actors) > 1)
+            self.bar.set_postfix_str(text, refresh=False)
 
 # %% ../../nbs/6_training/64_trainer.ipynb #96271543
 class Stepwise(Rule):
@@ -202,7 +210,8 @@ class Trainer(Stepwise):
     def __repr__(self):
         names = {name: actor.algo.name for name, actor in self.actors.items()}
         cast = ", ".join(f"{who}: {name}" if len(names) > 1 else name for who, name in names.items())
-        returns = ", ".join(f"{episodes.mean_return:.1f}" for episodes in self.env.episodes.values())
+        means = {who: f"{episodes.mean_return:.1f}" for who, episodes in self.env.episodes.items()}
+        returns = ", ".join(f"{who} {mean}" if len(names) > 1 else mean for who, mean in means.items())
         return f"Trainer({self.env.id}, {cast}, {self.steps:,} steps, {self.updates:,} updates, mean return {returns})"
 
 # %% ../../nbs/6_training/64_trainer.ipynb #d155a4be
