@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Field', 'panel', 'SettingsPanel', 'FilesPanel']
 
-# %% ../../nbs/8_lab/852_fields.ipynb #57d434be
+# %% ../../nbs/8_lab/852_fields.ipynb #f2aef6fb
 import html
 
 import ipywidgets as widgets
@@ -15,18 +15,18 @@ from ..core.settings import fields_of, parse_value, plain
 from .components import styled
 from .controls import button, captioned
 
-# %% ../../nbs/8_lab/852_fields.ipynb #2845eab6
+# %% ../../nbs/8_lab/852_fields.ipynb #4bbdace2
 def tip_of(setting):
     "What the mouse is told of a setting"
     raised = f". Raise it when {setting.up}" if setting.up else ""
     return f"{setting.doc}{raised}. Expected: {setting.expected}"
 
-# %% ../../nbs/8_lab/852_fields.ipynb #c0b7fe21
+# %% ../../nbs/8_lab/852_fields.ipynb #643c3586
 def breakable(name):
     "A name that a browser may break into lines behind its underscores"
     return name.replace("_", "_\u200b")
 
-# %% ../../nbs/8_lab/852_fields.ipynb #6d1f7817
+# %% ../../nbs/8_lab/852_fields.ipynb #9d0c048a
 def input_for(setting, value):
     "The widget in which a setting is changed"
     common = dict(description=breakable(setting.name), tooltip=tip_of(setting))
@@ -36,18 +36,18 @@ def input_for(setting, value):
         return widgets.Dropdown(options=list(setting.choices), value=value, **common)
     return widgets.Text(value=str(plain(value)), continuous_update=False, **common)
 
-# %% ../../nbs/8_lab/852_fields.ipynb #45cd6801
+# %% ../../nbs/8_lab/852_fields.ipynb #2a4a43ce
 def hidden_line(name):
     "A line of words that is not there until it says something"
     return styled(widgets.HTML("", layout=dict(display="none")), name)
 
-# %% ../../nbs/8_lab/852_fields.ipynb #453d9577
+# %% ../../nbs/8_lab/852_fields.ipynb #e93c1879
 def say(line, words):
     "Show words in a line; without words it is hidden"
     line.value = html.escape(words)
     line.layout.display = "" if words else "none"
 
-# %% ../../nbs/8_lab/852_fields.ipynb #9dfd7227
+# %% ../../nbs/8_lab/852_fields.ipynb #b7a01eb3
 class Field:
     "One setting: a widget, its number of now where it is a schedule, and a line for what is wrong"
     def __init__(self, setting, value, apply): # apply(name, value) -> future
@@ -94,13 +94,13 @@ class Field:
             self.widget.value = self.shown(value)
         say(self.now, f"now {now:.4g}" if isinstance(value, Schedule) else "")
 
-# %% ../../nbs/8_lab/852_fields.ipynb #88d2b842
+# %% ../../nbs/8_lab/852_fields.ipynb #e36965b0
 def panel(title, name, *inside):
     "A card with a title, as narrow as the side of the page"
     head = widgets.HTML(f"<div class='rl-card-title'>{html.escape(title)}</div>")
     return styled(widgets.VBox([head, *inside], layout=dict(width="236px")), "rl-card", name)
 
-# %% ../../nbs/8_lab/852_fields.ipynb #ac93d703
+# %% ../../nbs/8_lab/852_fields.ipynb #c9257eab
 class SettingsPanel:
     "A field for every setting of a learner that may change during a run"
     def __init__(self, learner, key, apply): # key(name): how a setting is called in the whole run
@@ -120,14 +120,14 @@ class SettingsPanel:
             name = field.setting.name
             field.follow(getattr(self.learner.settings, name), getattr(self.learner.algo, name))
 
-# %% ../../nbs/8_lab/852_fields.ipynb #3f8bc9cd
+# %% ../../nbs/8_lab/852_fields.ipynb #31d487cd
 def outcome_html(asked, done):
     "How something went that was asked for: what was done, or the problem"
     problem = asked.exception()
     kind = "problem" if problem else "caption"
     return f"<span class='rl-{kind}'>{html.escape(str(problem or done))}</span>"
 
-# %% ../../nbs/8_lab/852_fields.ipynb #3471744e
+# %% ../../nbs/8_lab/852_fields.ipynb #2e140dcd
 class FilesPanel:
     "Where to save and load"
     def __init__(self, player):

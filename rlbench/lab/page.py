@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['VIEWS', 'chosen_views', 'Complaint', 'KeptPicture', 'Furniture', 'Page']
 
-# %% ../../nbs/8_lab/853_page.ipynb #dccd19de
+# %% ../../nbs/8_lab/853_page.ipynb #887ee1e0
 import html
 from functools import partial
 
@@ -21,11 +21,11 @@ from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
 from .views import ActionBars, EnvFrame, LearningCurve
 
-# %% ../../nbs/8_lab/853_page.ipynb #9c6fa155
+# %% ../../nbs/8_lab/853_page.ipynb #62c40508
 VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, BackupView,
          TraceView, ModelView, QueueView, UpdateView, GradientView, TargetsView, BufferView)
 
-# %% ../../nbs/8_lab/853_page.ipynb #0a425722
+# %% ../../nbs/8_lab/853_page.ipynb #e8b6c07b
 def kinds_called(name):
     "The view classes of a name; ValueError says which names there are"
     kinds = [kind for kind in VIEWS if kind.name == name]
@@ -33,7 +33,7 @@ def kinds_called(name):
     names = dict.fromkeys(kind.name for kind in VIEWS)
     raise ValueError(f"no view {name!r}; there are {', '.join(names)}")
 
-# %% ../../nbs/8_lab/853_page.ipynb #f59be411
+# %% ../../nbs/8_lab/853_page.ipynb #2ea27cf5
 def chosen_views(wanted,  # view classes or names; None: all
                  trainer,
                  who):    # name of a behaviour
@@ -43,14 +43,14 @@ def chosen_views(wanted,  # view classes or names; None: all
         kinds += kinds_called(one) if isinstance(one, str) else [one]
     return [kind for kind in kinds if kind.fits(trainer, who)]
 
-# %% ../../nbs/8_lab/853_page.ipynb #cdbb1530
+# %% ../../nbs/8_lab/853_page.ipynb #9438e888
 def players_text(trainer):
     "Who plays what: an algorithm's name, or one for each behaviour"
     names = {who: actor.algo.name for who, actor in trainer.actors.items()}
     if len(names) == 1: return next(iter(names.values()))
     return ", ".join(f"{who}: {name}" for who, name in names.items())
 
-# %% ../../nbs/8_lab/853_page.ipynb #5b7669cb
+# %% ../../nbs/8_lab/853_page.ipynb #268d5854
 def heading_html(trainer):
     "The title of the page"
     env = html.escape(str(trainer.env.id))
@@ -58,7 +58,7 @@ def heading_html(trainer):
     more = html.escape(f"{players_text(trainer)} · seed {trainer.settings.seed} · {copies}")
     return f"<div class='rl-title'>{env}<span>{more}</span></div>"
 
-# %% ../../nbs/8_lab/853_page.ipynb #dabd08ae
+# %% ../../nbs/8_lab/853_page.ipynb #79e418a0
 def toggle_for(card, flip):
     "A switch that puts a card on the page or takes it away; `flip(card, on)`"
     title = card.view.title
@@ -66,7 +66,7 @@ def toggle_for(card, flip):
     switch.observe(lambda change: flip(card, change["new"]), "value")
     return styled(switch, f"rl-show-{card.view.name}")
 
-# %% ../../nbs/8_lab/853_page.ipynb #71a0f524
+# %% ../../nbs/8_lab/853_page.ipynb #d9d1e1df
 class Choice:
     "Whose views are shown: a menu that is there only where one can choose; `react(who)`"
     def __init__(self, react):
@@ -96,7 +96,7 @@ class Choice:
         "As if it had been chosen in the menu"
         for menu in self.widget.children: menu.value = who
 
-# %% ../../nbs/8_lab/853_page.ipynb #31a92ae3
+# %% ../../nbs/8_lab/853_page.ipynb #14df85be
 class Complaint:
     "A title and a traceback in red, or nothing"
     def __init__(self):
@@ -115,7 +115,7 @@ class Complaint:
         self.widget.value = ""
         self.widget.layout.display = "none"
 
-# %% ../../nbs/8_lab/853_page.ipynb #1134ea86
+# %% ../../nbs/8_lab/853_page.ipynb #6afb1ff8
 class KeptPicture:
     "The picture below the page, which stays in the file; before it is shown, renewing it does nothing"
     def __init__(self, name):
@@ -131,20 +131,20 @@ class KeptPicture:
         "Put `make()` in its place, another bundle"
         if self.handle is not None: self.handle.update(make(), raw=True)
 
-# %% ../../nbs/8_lab/853_page.ipynb #7dca5ba9
+# %% ../../nbs/8_lab/853_page.ipynb #5984a147
 def frame_of(head, body, foot):
     "All of the page: rows one below the other, and in the middle views and side"
     middle = styled(widgets.HBox(body), "rl-body")
     return styled(widgets.VBox([*head, middle, *foot]), "rl-root")
 
-# %% ../../nbs/8_lab/853_page.ipynb #f62cafc3
+# %% ../../nbs/8_lab/853_page.ipynb #66ef5a8e
 def settings_panel(trainer, who, apply):
     "The card of settings of who learns, as a list; nobody else has one"
     if who not in trainer.learners: return []
     key = "{}" if len(trainer.actors) == 1 else who + ".{}"
     return [SettingsPanel(trainer.learners[who], key.format, apply)]
 
-# %% ../../nbs/8_lab/853_page.ipynb #38a906b5
+# %% ../../nbs/8_lab/853_page.ipynb #09ed263c
 class Furniture(Screen):
     "Places for everything on the page, and what is said in them"
     def __init__(self, player):
@@ -194,7 +194,7 @@ class Furniture(Screen):
 
         self.player.ask(turn, looks=True).add_done_callback(answered)
 
-# %% ../../nbs/8_lab/853_page.ipynb #813e93b0
+# %% ../../nbs/8_lab/853_page.ipynb #eb3de948
 def pressed(player, key):
     "What a key means: play or pause, reset, or a step of some size"
     if key == "play":
@@ -202,7 +202,7 @@ def pressed(player, key):
     if key == "reset": return player.reset()
     return player.step("event" if key == "step" else key)
 
-# %% ../../nbs/8_lab/853_page.ipynb #ca786308
+# %% ../../nbs/8_lab/853_page.ipynb #ee56b907
 class Page(Furniture):
     "A run on the page: controls, words, cards, fields"
     def __init__(self, player, wanted=None): # view classes or names; None: all that fit
