@@ -1,7 +1,8 @@
 """What watching costs: steps a second of a plain run against playing with all views open, in turn, in a real kernel.
 
 python benchmarks/workbench.py                         PPO on CartPole-v1
-python benchmarks/workbench.py --browser [--write]     with the page open in JupyterLab and Chromium, and click to visible change; kept in results/workbench.md
+python benchmarks/workbench.py --browser [--write]     with the page open in JupyterLab and Chromium, and click to
+                                                       visible change; kept in results/workbench.md
 python benchmarks/workbench.py --env FrozenLake-v1 --algo qlearning
 """
 import argparse
@@ -29,8 +30,8 @@ def plain(trainer, seconds):
 
 def played(wb, seconds):
     "Steps a second while playing, and pictures a second of every view"
-    shown = {card.view.name: 0 for card in wb.screen.cards}
-    for card in wb.screen.cards: count_draws(card.view, shown)
+    shown = {card.view.name: 0 for card in wb.page.cards}
+    for card in wb.page.cards: count_draws(card.view, shown)
     wb.play()
     time.sleep(.3)                                   # the first pictures paint backgrounds
     for name in shown: shown[name] = 0
@@ -39,7 +40,7 @@ def played(wb, seconds):
     took, steps = time.perf_counter() - begun, wb.trainer.steps - before
     frames = {name: n / took for name, n in shown.items()}
     wb.pause()
-    for card in wb.screen.cards: del card.view.draw
+    for card in wb.page.cards: del card.view.draw
     return steps / took, frames
 
 
@@ -54,7 +55,8 @@ def count_draws(view, shown):
 def compare(wb, rounds, seconds, progress=print):
     "Both in turn, several times, on trainers of the same kind; run in a kernel"
     alone = wb.trainer.fresh()
-    plain(alone, 1), played(wb, 1)                   # warm up
+    plain(alone, 1)                                  # warm up
+    played(wb, 1)
     rows = []
     for i in range(rounds):
         one = plain(alone, seconds)
@@ -74,14 +76,21 @@ MEASURE = "rows = compare(wb, {rounds}, {seconds})"
 
 def in_kernel(args):
     "Without a page: the kernel draws, encodes and sends"
-    cells = [new_code_cell(CELL.format(root=str(ROOT), env=args.env, algo=args.algo)), new_code_cell(MEASURE.format(rounds=args.rounds, seconds=args.seconds))]
+    made = CELL.format(root=str(ROOT), env=args.env, algo=args.algo)
+    measured = MEASURE.format(rounds=args.rounds, seconds=args.seconds)
+    notebook = new_notebook(cells=[new_code_cell(made), new_code_cell(measured)])
     with tempfile.TemporaryDirectory() as folder:
-        done = NotebookClient(new_notebook(cells=cells), timeout=900, store_widget_state=False, resources=dict(metadata=dict(path=folder))).execute()
+        place = dict(metadata=dict(path=folder))
+        done = NotebookClient(notebook, timeout=900, store_widget_state=False, resources=place).execute()
     return printed(done.cells[1].outputs)
 
 
 def printed(outputs):
-    return [json.loads(line) for out in outputs if out["output_type"] == "stream" and out["name"] == "stdout" for line in "".join(out["text"]).splitlines()]
+    rows = []
+    for out in outputs:
+        if out["output_type"] != "stream" or out["name"] != "stdout": continue
+        rows += map(json.loads, "".join(out["text"]).splitlines())
+    return rows
 
 
 def in_browser(args):
@@ -109,15 +118,20 @@ def in_browser(args):
 
 # The picture and the words must both have changed; the page itself keeps the time.
 CLICK = """async () => {
-  const image = document.querySelector('img.rl-image-values') ?? document.querySelector('img.rl-image-actions'), words = document.querySelector('.rl-status'), src = image.src, said = words.textContent;
-  const start = performance.now(); document.querySelector('.rl-step-step').click(); let seen = null;
+  const image = document.querySelector('img.rl-image-values') ?? document.querySelector('img.rl-image-actions');
+  const words = document.querySelector('.rl-status');
+  const src = image.src, said = words.textContent;
+  const start = performance.now();
+  document.querySelector('.rl-step-step').click();
+  let seen = null;
   while (performance.now() - start < 5000) {
     await new Promise(requestAnimationFrame);
     if (seen === null && image.src !== src) { await image.decode(); seen = performance.now() - start; }
     if (seen !== null && words.textContent !== said) return [seen, performance.now() - start];
   }
   return [5000, 5000]; }"""
-ADD_CELL = """async code => { const panel = window.jupyterapp.shell.currentWidget, run = c => window.jupyterapp.commands.execute(c);
+ADD_CELL = """async code => {
+  const panel = window.jupyterapp.shell.currentWidget, run = c => window.jupyterapp.commands.execute(c);
   panel.content.activeCellIndex = panel.content.widgets.length - 1; await run('notebook:insert-cell-below');
   panel.content.activeCell.model.sharedModel.setSource(code); await run('notebook:run-cell'); }"""
 LAST_OUTPUTS = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells.at(-1).outputs"
@@ -131,16 +145,25 @@ def click(page):
 def report(rows, clicks, args):
     "What was measured, beside what is asked for"
     where = "with the page open in Chromium" if clicks else "in a kernel, without a page"
-    ratio = statistics.median(row["ratio"] for row in rows)
-    lines = ["# Watching", "", f"`python benchmarks/workbench.py{' --browser' if clicks else ''} --write`", "",
-             f"{args.algo} on {args.env}, all views open, {where}; {args.rounds} rounds of {args.seconds:g} s each, playing and `trainer.run` in turn.", "",
-             "| figure | median | worst round | goal |", "|---|---|---|---|",
-             f"| steps a second while playing / `trainer.run` | {ratio:.3f} | {min(row['ratio'] for row in rows):.3f} | at least 0.9 (median) |",
-             f"| `trainer.run`, steps a second | {statistics.median(row['run'] for row in rows):,.0f} | | |",
-             f"| pictures a second of the busiest view | {statistics.median(max(row['frames'].values()) for row in rows):.1f} | {max(max(row['frames'].values()) for row in rows):.1f} | at most 10 |"]
+    ratios = [row["ratio"] for row in rows]
+    speed = statistics.median(row["run"] for row in rows)
+    busiest = [max(row["frames"].values()) for row in rows]
+    lines = [
+        "# Watching", "",
+        f"`python benchmarks/workbench.py{' --browser' if clicks else ''} --write`", "",
+        f"{args.algo} on {args.env}, all views open, {where}; {args.rounds} rounds of {args.seconds:g} s each, "
+        "playing and `trainer.run` in turn.", "",
+        "| figure | median | worst round | goal |",
+        "|---|---|---|---|",
+        f"| steps a second while playing / `trainer.run` | {statistics.median(ratios):.3f} | {min(ratios):.3f} "
+        "| at least 0.9 (median) |",
+        f"| `trainer.run`, steps a second | {speed:,.0f} | | |",
+        f"| pictures a second of the busiest view | {statistics.median(busiest):.1f} | {max(busiest):.1f} "
+        "| at most 10 |"]
     for i, what in enumerate(("picture", "words") if clicks else ()):
         took = [click[i] for click in clicks]
-        lines.append(f"| click on step to changed {what}, ms ({len(took)} clicks) | {statistics.median(took):.0f} | {max(took):.0f} | below 500 |")
+        lines.append(f"| click on step to changed {what}, ms ({len(took)} clicks) "
+                     f"| {statistics.median(took):.0f} | {max(took):.0f} | below 500 |")
     return "\n".join([*lines, ""])
 
 
@@ -156,4 +179,5 @@ if __name__ == "__main__":
     rows, clicks = in_browser(args) if args.browser else (in_kernel(args), [])
     table = report(rows, clicks, args)
     print(table)
-    if args.write: (ROOT / "benchmarks" / "results" / "workbench.md").write_text(table)
+    if args.write:
+        (ROOT / "benchmarks" / "results" / "workbench.md").write_text(table)

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from time import perf_counter
 from typing import Callable, NamedTuple
 
-from ..training.trainer import UNITS
+from ..training.rule import UNITS
 
 # %% ../../nbs/8_lab/84_owner.ipynb #b7105a31
 def promise():
@@ -120,10 +120,12 @@ NEEDS = dict(update="learning", iteration="learning", step="collecting", episode
 
 # %% ../../nbs/8_lab/84_owner.ipynb #b7105a71
 def check_possible(what, trainer):
-    "Refuse a unit that a trainer will never complete, because what it needs is switched off"
+    "Refuse a unit that a trainer will never complete: switched off, or nothing left to learn"
     switch = NEEDS.get(what) if isinstance(what, str) else None
     if switch and not getattr(trainer, switch):
         raise ValueError(f"no {what} will come while {switch} is switched off")
+    if switch == "learning" and trainer.settled:
+        raise ValueError(f"no {what} will come: nothing more will be learned")
 
 # %% ../../nbs/8_lab/84_owner.ipynb #6f5a3b7a
 class Goal:
@@ -264,6 +266,13 @@ def show_rest(owner):
         owner.fail(problem)
     owner.stale = False
 
+# %% ../../nbs/8_lab/84_owner.ipynb #df6fe60d
+def is_hopeless(owner, event):
+    "True where the first goal waits for learning, and this event was the last of it"
+    if event.kind != "learn" or not owner.goals: return False
+    what = owner.goals[0].what
+    return what in ("update", "iteration") and owner.trainer.settled
+
 # %% ../../nbs/8_lab/84_owner.ipynb #db95ed00
 class Owner(Motion):
     "Advances a trainer towards goals, and reads its mailbox in between"
@@ -303,6 +312,7 @@ class Owner(Motion):
             self.screen.note(self.trainer, event)
             if self.goals[0].reached(event): self.arrive()
             else: offer_picture(self)
+            if is_hopeless(self, event): self.stop("done")
         except Exception as problem:
             self.fail(problem)
 

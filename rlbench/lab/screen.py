@@ -73,9 +73,15 @@ def tiles_of(cards):
 class Board(Blank):
     "Cards, and which of them are shown"
     def __init__(self, cards):
+        self.lay(cards)
+
+    def lay(self, cards):
+        "These cards from now on"
         self.cards = cards
         self.notes = [card.view.note for card in cards if card.view.note]
-        self.complain = None    # complain(title, traceback): who is told of a view that fails
+
+    def complain(self, title, trace):
+        "A view has failed; a board with a place for such news says it there"
 
     def note(self, trainer, event):
         for listen in self.notes: listen(trainer, event)
@@ -86,7 +92,7 @@ class Board(Blank):
     def draw(self, card, owner, moving):
         "One card, and a word to whoever wants to know if it failed"
         well = card.draw(owner.trainer, moving, owner.count)
-        if not well and self.complain:
+        if not well:
             self.complain(f"{card.view.title} cannot be drawn", card.broken)
         card.drawn_at = perf_counter()
 
@@ -110,9 +116,8 @@ def out_of_date(card, count, rate):
 # %% ../../nbs/8_lab/85_screen.ipynb #fe8d9843
 class Screen(Board):
     "Shows a trainer on cards, within a budget of time"
-    def __init__(self, cards, status, share=.04, rate=10.):
+    def __init__(self, cards, share=.04, rate=10.):
         super().__init__(cards)
-        self.status = status        # status(owner, moving): the words
         self.share = share          # of the time, for drawing
         self.rate = rate            # pictures a second of one view
         self.next_at = 0.
@@ -140,8 +145,11 @@ class Screen(Board):
         self.tell(owner, False)
         self.unkept = True
 
+    def publish(self, owner, moving):
+        "The words; a screen with a place for them says them there"
+
     def tell(self, owner, moving):
-        self.status(owner, moving)
+        self.publish(owner, moving)
         self.told_at = perf_counter()
 
     def store(self, owner):

@@ -34,7 +34,8 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-
 
 READY = """async () => { const app = window.jupyterapp; await app.restored; const panel = app.shell.currentWidget;
   await panel.context.ready; await panel.sessionContext.ready;
-  const kernel = panel.sessionContext.session.kernel; await kernel.info; return kernel.name; }"""     # info: it has answered
+  const kernel = panel.sessionContext.session.kernel;
+  await kernel.info; return kernel.name; }"""               # info: it has answered
 RUN_ALL = "async () => String(await window.jupyterapp.commands.execute('notebook:run-all-cells'))"
 ERRORS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
   .flatMap(cell => (cell.outputs || []).filter(o => o.output_type === 'error').map(o => o.ename + ': ' + o.evalue))"""
@@ -66,8 +67,11 @@ def chromium_path():
 class Server:
     "A JupyterLab of this Python, on the loopback address only, that reads and writes nothing of the user's"
     def __init__(self, folder):
-        self.files, self.settings, self.log = folder / "files", folder / "settings", folder / "server.log"
-        self.token, self.process = secrets.token_hex(16), None
+        self.files = folder / "files"
+        self.settings = folder / "settings"
+        self.log = folder / "server.log"
+        self.token = secrets.token_hex(16)
+        self.process = None
         own = dict(JUPYTER_CONFIG_DIR="config", JUPYTER_DATA_DIR="data", JUPYTER_RUNTIME_DIR="runtime",
                    JUPYTERLAB_SETTINGS_DIR="settings", JUPYTERLAB_WORKSPACES_DIR="workspaces", IPYTHONDIR="ipython")
         self.env = os.environ | {name: str(folder / sub) for name, sub in own.items()}
@@ -87,7 +91,8 @@ class Server:
 
     def start(self):
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
-                   f"--port={urlsplit(self.url).port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={self.files}",
+                   f"--port={urlsplit(self.url).port}", "--ServerApp.port_retries=0",
+                   f"--ServerApp.root_dir={self.files}",
                    f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -100,8 +105,10 @@ class Server:
 
     def answers(self):
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        try: return direct.open(f"{self.url}/api?token={self.token}", timeout=5).status == 200
-        except (urllib.error.URLError, OSError): return False
+        try:
+            return direct.open(f"{self.url}/api?token={self.token}", timeout=5).status == 200
+        except (urllib.error.URLError, OSError):
+            return False
 
     def stop(self):
         "Ask the server and its kernels to go, and insist after 15 s"
@@ -134,7 +141,10 @@ def browser(chromium_path):
 class Lab:
     "A page of JupyterLab and what went wrong on it"
     def __init__(self, server, page):
-        self.server, self.page, self.trouble, self.opened = server, page, [], False
+        self.server = server
+        self.page = page
+        self.trouble = []
+        self.opened = False
         page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
         page.on("requestfailed", lambda one: self.trouble.append(f"request failed: {one.url} ({one.failure})"))
         page.on("request", self.watch)

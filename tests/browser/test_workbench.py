@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.browser.conftest import SHUTDOWN
+
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = os.environ.get("RLBENCH_SHOTS")                # a folder: keep screenshots to look at
+SHORT = ", num_envs=2, n_steps=32, batch_size=16, n_epochs=4"      # 16 updates in an iteration
 BENCH = "import rlbench\nwb = rlbench.Workbench({env!r}, {algo!r}, seed=0{more})\nwb"
-CARTPOLE = BENCH.format(env="CartPole-v1", algo="ppo", more=", num_envs=2, horizon=32")
+CARTPOLE = BENCH.format(env="CartPole-v1", algo="ppo", more=SHORT)
 CLIFF = BENCH.format(env="rlbench/CliffWalk-v0", algo="qlearning", more=", gamma=1.")
 
 
@@ -35,13 +38,28 @@ def counter(page, name):
 
 def ask(lab, code):
     "Run a line in the kernel and return what it printed, while the page does what it does"
-    return lab.page.evaluate("""async code => { const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-      const future = kernel.requestExecute({code, store_history: false}); let text = '';
-      future.onIOPub = m => { if (m.header.msg_type === 'stream') text += m.content.text; if (m.header.msg_type === 'error') text += m.content.evalue; };
-      await future.done; return text.trim(); }""", code)
+    return lab.page.evaluate(ASK, code)
 
 
-def paused(page): page.locator(".rl-status", has_text="Paused").wait_for()
+ASK = """async code => {
+  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const future = kernel.requestExecute({code, store_history: false});
+  let text = '';
+  future.onIOPub = m => {
+    if (m.header.msg_type === 'stream') text += m.content.text;
+    if (m.header.msg_type === 'error') text += m.content.evalue;
+  };
+  await future.done;
+  return text.trim(); }"""
+
+
+def paused(page):
+    page.locator(".rl-status", has_text="Paused").wait_for()
+
+
+def workers(lab):
+    "How many players' threads there are in the kernel"
+    return ask(lab, "import threading; print(sum(t.name == 'rlbench player' for t in threading.enumerate()))")
 
 
 def test_a_step_changes_counters_and_pictures(lab):
@@ -55,20 +73,25 @@ def test_a_step_changes_counters_and_pictures(lab):
         assert after[name]["hash"] != before[name]["hash"] and after[name]["ink"] > 300, name
     page.locator(".rl-step-iteration").click()
     page.locator(".rl-status", has_text="updates 16").wait_for()
-    for name in ("update", "actions"):                          # 16 updates move a probability by a pixel, one step need not
+    for name in ("update", "actions"):      # 16 updates move a probability by a pixel, one step need not
         assert lab.pixels(f".rl-image-{name}")["hash"] != before[name]["hash"], name
     assert "Next: environment step; update after 64 more steps" in page.locator(".rl-status").inner_text()
     shot(page, "cartpole-ppo-light")
+
+
+EPISODES = "() => /episodes [1-9]/.test(document.querySelector('.rl-status').innerText)"
 
 
 def test_play_and_pause(lab):
     page = start(lab, CARTPOLE)
     page.locator(".rl-play").click()
     page.locator(".rl-status", has_text="Playing").wait_for()
-    page.wait_for_function("() => /episodes [1-9]/.test(document.querySelector('.rl-status').innerText)")
+    page.wait_for_function(EPISODES)
     first = lab.pixels(".rl-image-frame")["hash"]
-    assert page.locator(".rl-play.rl-off").is_visible() and ask(lab, "print(6 * 7)") == "42"  # the kernel can be used meanwhile
-    page.wait_for_function("hash => { const i = document.querySelector('.rl-image-frame'); return i.src !== hash }", arg=page.locator(".rl-image-frame").get_attribute("src"))
+    assert page.locator(".rl-play.rl-off").is_visible()
+    assert ask(lab, "print(6 * 7)") == "42"                       # the kernel can be used meanwhile
+    source = page.locator(".rl-image-frame").get_attribute("src")
+    page.wait_for_function("src => document.querySelector('.rl-image-frame').src !== src", arg=source)
     page.locator(".rl-pause").click()
     paused(page)
     steps = counter(page, "steps")
@@ -95,33 +118,43 @@ def test_a_hyper_parameter_changed_in_the_page_reaches_the_trainer(lab):
     assert ask(lab, "print(wb.trainer.learning)") == "False"
 
 
+SECOND = """buffer = next(card.view for card in wb.page.cards if card.view.name == 'buffer')
+print(wb.player.look(lambda trainer: buffer.table.ids[1]).result())"""
+
+
 def test_a_buffer_row_opens_its_transition(lab):
-    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", start=40"))
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40"))
     page.locator(".rl-step-update").click()
     page.locator(".rl-status", has_text="updates 1").wait_for()
     rows = page.locator(".rl-buffer-table tbody tr")
     page.locator(".rl-buffer-table th button", has_text="TD error").click()
     page.locator(".rl-buffer-table th[aria-sort=descending]", has_text="TD error").wait_for()
-    rows.nth(1).click()
+    row = ask(lab, SECOND)                              # the head changes at once, the rows when they were sorted
+    page.locator(f".rl-buffer-table tbody tr:nth-child(2)[data-id='{row}']").click()
     page.locator(".rl-transition .rl-facts").wait_for()
-    row = rows.nth(1).get_attribute("data-id")
     assert f"{row}, of environment 0" in page.locator(".rl-transition").inner_text()
     first = lab.pixels(".rl-frame-state")
     assert first["ink"] > 100 and page.locator(".rl-frame-next").is_visible()
     rows.nth(1).press("ArrowDown")                     # and by the keyboard
     rows.nth(2).press("Enter")
     page.locator(".rl-transition", has_text=f"{rows.nth(2).get_attribute('data-id')}, of environment 0").wait_for()
-    page.locator("button[aria-label='later page']").click()
-    page.locator(".rl-table-count", has_text="9–16 of").wait_for()
+    page.locator(".rl-buffer-table button[aria-label='later page']").click()
+    page.locator(".rl-buffer-table .rl-table-count", has_text="9–16 of").wait_for()
     shot(page, "cartpole-dqn-light")
+
+
+BROKEN = """def broken(trainer, event):
+    if trainer.steps > 20: raise RuntimeError('the sensor is unplugged')
+wb.trainer.watchers.append(broken)"""
 
 
 def test_an_error_is_shown(lab):
     page = start(lab, CARTPOLE)
-    ask(lab, "def broken(trainer, event):\n    if trainer.steps > 20: raise RuntimeError('the sensor is unplugged')\nwb.trainer.watchers.append(broken)")
+    ask(lab, BROKEN)
     page.locator(".rl-play").click()
     page.locator(".rl-error", has_text="the sensor is unplugged").wait_for()
-    assert "Traceback" in page.locator(".rl-error pre").inner_text() and "Failed" in page.locator(".rl-status").inner_text()
+    assert "Traceback" in page.locator(".rl-error pre").inner_text()
+    assert "Failed" in page.locator(".rl-status").inner_text()
     assert ask(lab, "print(wb.player.state)") == "failed"
     shot(page, "error-light")
 
@@ -150,6 +183,10 @@ def test_a_small_world_is_clicked_and_read_by_keyboard(lab):
     shot(page, "cliff-qlearning-dark")
 
 
+CELL_TYPES = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON()
+  .cells.map(c => c.cell_type)"""
+
+
 def test_keys_work_inside_and_jupyter_does_not_hear_them(lab):
     page = start(lab, CARTPOLE)
     page.locator(".rl-title").click()
@@ -167,7 +204,7 @@ def test_keys_work_inside_and_jupyter_does_not_hear_them(lab):
     page.locator(".rl-status", has_text="Playing").wait_for()
     page.keyboard.press("Space")
     paused(page)
-    kinds = page.evaluate("() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells.map(c => c.cell_type)")
+    kinds = page.evaluate(CELL_TYPES)
     assert kinds == ["code"]
     before = counter(page, "steps")
     field = page.locator(".rl-path input")
@@ -186,6 +223,9 @@ def stored(lab):
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(found[0]))).convert("RGB"))
 
 
+OTHER_STEPS = "steps => !document.querySelector('.rl-status').innerText.includes('steps ' + steps + ' ')"
+
+
 def test_the_last_picture_stays_in_the_file(lab):
     page = start(lab, CARTPOLE)
     page.wait_for_timeout(800)
@@ -197,16 +237,17 @@ def test_the_last_picture_stays_in_the_file(lab):
     while np.array_equal(first, last := stored(lab)):
         assert time.monotonic() < deadline, "the stored picture was not renewed"
         page.wait_for_timeout(200)
-    assert last.std() > 5 and page.locator(".jp-RenderedImage").is_hidden()      # while the live one is there, one is enough
+    assert last.std() > 5
+    assert page.locator(".jp-RenderedImage").is_hidden()          # while the live one is there, one is enough
     steps = counter(page, "steps")
     page.keyboard.press("s")                                      # the focus was not lost by it
-    page.wait_for_function("steps => !document.querySelector('.rl-status').innerText.includes('steps ' + steps + ' ')", arg=steps)
+    page.wait_for_function(OTHER_STEPS, arg=steps)
     page.wait_for_timeout(800)
     lab.save()
-    page.evaluate("async () => { await window.jupyterapp.shell.currentWidget.sessionContext.shutdown(); }")
+    page.evaluate(SHUTDOWN)
     again = page.context.new_page()                               # not a reload, which would break off requests
     again.goto(page.url.replace("?reset", "?"))
-    again.locator(".jp-RenderedImage img").wait_for(state="visible")             # opened again: no widget, but its picture
+    again.locator(".jp-RenderedImage img").wait_for(state="visible")     # opened again: no widget, but its picture
     assert again.locator(".rl-root").count() == 0
     shot(again, "saved-light")
     again.close()
@@ -218,7 +259,7 @@ def test_running_the_cell_again_leaves_no_thread(lab):
     page.locator(".rl-status", has_text="Playing").wait_for()
     for _ in range(3): lab.run_all()
     page.locator(".rl-status", has_text="Ready").wait_for()
-    assert ask(lab, "import threading; print(sum(t.name == 'rlbench player' for t in threading.enumerate()))") == "1"
+    assert workers(lab) == "1"
 
 
 def test_a_click_is_seen_within_half_a_second(lab):
@@ -234,14 +275,22 @@ def test_a_click_is_seen_within_half_a_second(lab):
 
 
 def test_the_clock_driver_plays_without_a_thread(lab):
-    page = start(lab, BENCH.format(env="CartPole-v1", algo="ppo", more=", num_envs=2, horizon=32, driver='clock'"))
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="ppo", more=SHORT + ", driver='clock'"))
     page.locator(".rl-play").click()
-    page.wait_for_function("() => /episodes [1-9]/.test(document.querySelector('.rl-status').innerText)")
+    page.wait_for_function(EPISODES)
     page.locator(".rl-pause").click()
     paused(page)
     steps = counter(page, "steps")
     page.wait_for_timeout(400)
-    assert counter(page, "steps") == steps and ask(lab, "import threading; print(sum(t.name == 'rlbench player' for t in threading.enumerate()))") == "0"
+    assert counter(page, "steps") == steps and workers(lab) == "0"
+
+
+OUTSIDE = """() => {
+  const root = document.querySelector('.rl-root').getBoundingClientRect();
+  const parts = document.querySelectorAll('.rl-root button, .rl-root img, .rl-root input, .rl-card, .rl-root svg');
+  const box = part => part.getBoundingClientRect();
+  const outside = part => box(part).right > root.right + 1 || box(part).left < root.left - 1;
+  return [...parts].filter(part => part.offsetParent).filter(outside).map(part => part.className); }"""
 
 
 @pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
@@ -251,11 +300,48 @@ def test_nothing_is_clipped_at_1280(lab, theme):
     page.locator(".rl-status", has_text="updates 16").wait_for()
     page.locator(".rl-buffer-table tbody tr").first.click()
     page.locator(".rl-transition .rl-facts").wait_for()
-    wide = page.evaluate("""() => { const root = document.querySelector('.rl-root').getBoundingClientRect();
-      return [...document.querySelectorAll('.rl-root button, .rl-root img, .rl-root input, .rl-card, .rl-root svg')].filter(e => e.offsetParent)
-        .filter(e => e.getBoundingClientRect().right > root.right + 1 || e.getBoundingClientRect().left < root.left - 1).map(e => e.className) }""")
-    assert wide == []
+    assert page.evaluate(OUTSIDE) == []
     shot(page, f"layout-{theme.split()[1].lower()}")
+
+
+HUNT = """import rlbench
+cast = dict(chaser='dqn', runner='ppo')
+trained = rlbench.Trainer('rlbench/Chase-v0', cast, seed=0, num_envs=2)
+cast['runner'] = trained.actors['runner']
+wb = rlbench.Workbench('rlbench/Chase-v0', cast, seed=0, num_envs=2, learning_starts=40)
+wb"""
+
+
+def test_one_of_two_behaviours_is_shown(lab):
+    page = start(lab, HUNT)
+    page.locator(".rl-step-update").click()
+    page.locator(".rl-status", has_text="updates 1").wait_for()
+    assert page.locator(".rl-view-buffer").is_visible() and page.locator(".rl-hp-epsilon").is_visible()
+    shot(page, "chase-chaser")
+    page.locator(".rl-who select").select_option(label="runner")
+    page.locator(".rl-view-buffer").wait_for(state="detached")
+    page.locator(".rl-hp-epsilon").wait_for(state="detached")
+    assert page.locator(".rl-view-actions, .rl-view-values").first.is_visible()
+    page.locator(".rl-step-step").click()
+    paused(page)
+    assert page.evaluate(OUTSIDE) == []
+    shot(page, "chase-runner")
+    page.locator(".rl-who select").select_option(label="chaser")
+    page.locator(".rl-view-buffer").wait_for()
+
+
+def test_rewinding_and_acting_by_hand_are_seen(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40"))
+    page.locator(".rl-step-update").click()
+    page.locator(".rl-status", has_text="updates 1").wait_for()
+    steps = counter(page, "steps")
+    there = lab.pixels(".rl-image-frame")["hash"]
+    ask(lab, "here = wb.snapshot(); wb.act(1).act(1)")
+    page.locator(".rl-status", has_text=f"steps {steps + 2}").wait_for()
+    assert lab.pixels(".rl-image-frame")["hash"] != there
+    ask(lab, "wb.rewind(here)")
+    page.locator(".rl-status", has_text=f"steps {steps} ").wait_for()
+    assert lab.pixels(".rl-image-frame")["hash"] == there
 
 
 def test_the_showcase_notebook(lab):
