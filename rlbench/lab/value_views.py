@@ -66,6 +66,7 @@ class Solution(NamedTuple):
     Q: np.ndarray   # (S, A), or None
     why: str = ""   # there is none
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #b7c2f530
 class Truth:
     "Solutions of a model, for one gamma at a time"
 
