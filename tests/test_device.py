@@ -11,11 +11,11 @@ import torch
 
 from rlbench.core.batch import each
 from rlbench.core.spaces import AGENT
-from rlbench.core.state import snapshot
+from rlbench.core.state import same, snapshot, write_tree
 from rlbench.core.words import ConfigError
 from rlbench.training.actor import NoiseStream, to_tensors
 from rlbench.training.setup import checked_device
-from rlbench.training.trainer import Trainer
+from rlbench.training.trainer import Trainer, load
 from tests.cases import CASES, differs
 from tests.test_layers import SOURCES
 
@@ -193,3 +193,17 @@ def test_on_a_second_device_it_trains_and_comes_back(case, tmp_path):
     assert {weight.device.type for weight in learner.nets.parameters()} == {"cuda"}
     trainer.save(tmp_path / "run.rlb")
     trainer.until("update", 2)
+
+
+def test_a_run_from_a_graphics_card_is_loaded_elsewhere(tmp_path):
+    there = Trainer("CartPole-v1", "ppo", n_steps=16).run(steps=300)
+    tree = dict(env="CartPole-v1", env_settings={}, players=dict(agent="ppo"), state=there.state())
+    tree["state"]["config"] = tree["state"]["config"] + [["python", {"trainer.device": "cuda:9"}]]
+    write_tree(tmp_path / "far.rlb", tree, kind="checkpoint")
+    with pytest.raises(ConfigError, match="is not here"):
+        load(tmp_path / "far.rlb")
+    here = load(tmp_path / "far.rlb", device="cpu")
+    for trainer in (there, here):
+        trainer.run(steps=300)
+    assert same(there.state()["learners"], here.state()["learners"])
+    here.fork().run(steps=50)

@@ -110,7 +110,7 @@ def memory_for(settings, spec, given):
     "A learner's memory: the one that is given, or one of its own; ConfigError where it cannot learn from it"
     if given is None:
         if not settings.offline: return settings.memory(spec)
-        raise ConfigError(f"{settings.name} learns from a memory that is given (a data set, demonstrations): pass memory=…")
+        raise ConfigError(f"{settings.name} learns from a memory that is given, such as demonstrations: pass memory=…")
     wrong = misfit(given, spec)
     if wrong:
         raise ConfigError(f"the memory that is given does not fit the environment: {wrong}")

@@ -23,7 +23,7 @@ class Event:
     "One thing that happened"
     kind: str          # collect | process | learn
     who: str           # name of the behaviour; of a collect the last of them
-    data: Batch        # collect: its row (N, ...); process: the data of the iteration; learn: the named parts of the loss
+    data: Batch        # collect: its row (N, ...); process: data of the iteration; learn: named parts of the loss
     rows: dict = None  # collect: {behaviour: row}
     steps: dict = None # collect: {behaviour: Step}
     left: int = 0      # learn: minibatches still owed
