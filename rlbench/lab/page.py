@@ -13,7 +13,7 @@ import ipywidgets as widgets
 
 from .backups import BackupView, ModelView, QueueView, TraceView
 from .components import Keys, styled
-from .controls import Clock, Controls, Status, counters, summary
+from .controls import Clock, Controls, StatusLine, counters, summary
 from .fields import FilesPanel, SettingsPanel
 from .inspect import BufferView
 from .screen import Card, Screen
@@ -152,7 +152,7 @@ class Furniture(Screen):
         self.player = player
         self.controls = Controls(player)
         self.clock = Clock(player)
-        self.status = Status()
+        self.status = StatusLine()
         self.keys = Keys()
         self.complaint = Complaint()
         self.choice = Choice(self.turn)

@@ -86,12 +86,13 @@ def checked_mask(mask, n):
     "A mask (B, n) as bool; ValueError where it has another size or leaves a row nothing to do"
     mask = mask.bool()
     if mask.shape[-1] != n:
-        raise ValueError(f"action mask of shape {tuple(mask.shape)}: expected {n} entries in a row, one for each action")
+        raise ValueError(f"action mask of shape {tuple(mask.shape)}: expected {n} entries in a row, "
+                         "one for each action")
     stuck = ~mask.any(-1)
     if stuck.any():
         rows = stuck.nonzero().tolist()
-        raise ValueError(f"action mask: no action is allowed in row {rows[0]} and {len(rows) - 1} more; the environment "
-                         "must allow at least one, also in the last state of an episode")
+        raise ValueError(f"action mask: no action is allowed in row {rows[0]} and {len(rows) - 1} more; the "
+                         "environment must allow at least one, also in the last state of an episode")
     return mask
 
 # %% ../../nbs/2_policies/20_distributions.ipynb #2cac634b

@@ -139,9 +139,11 @@ class Shaken(torch.nn.Module):
 @dataclass(frozen=True)
 class Exploring:
     "Part of algorithms with action values: how they try things out"
-    exploration: str = hp("epsilon", "epsilon: now and then any action; boltzmann: each in proportion to exp(value / temperature)",
+    exploration: str = hp("epsilon", "epsilon: now and then any action; "
+                          "boltzmann: each in proportion to exp(value / temperature)",
                           choices=("epsilon", "boltzmann"))
-    epsilon: float | Schedule = hp(.1, "ε, probability of a random action", up="the agent keeps missing something", low=0, high=1)
+    epsilon: float | Schedule = hp(.1, "ε, probability of a random action", up="the agent keeps missing something",
+                                   low=0, high=1)
     temperature: float | Schedule = hp(.1, "of boltzmann, in units of the value: smaller differences hardly matter",
                                        up="it settles too early", low=1e-6)
 

@@ -237,7 +237,8 @@ class Bounded(nn.Module):
     def __init__(self, space):
         super().__init__()
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-            raise SpaceProblem(f"actions cannot be scaled to {space}: expected a Box with finite bounds; take a Gaussian")
+            raise SpaceProblem(f"actions cannot be scaled to {space}: expected a Box with finite bounds; "
+                               "take a Gaussian")
         self.register_buffer("low", torch.from_numpy(space.low).float(), persistent=False)
         self.register_buffer("width", torch.from_numpy(space.high - space.low).float(), persistent=False)
         self.dims = math.prod(space.shape)
@@ -327,8 +328,8 @@ def head_for(space,          # of actions
     parts = parts_of(space)
     if parts:
         return ProductHead({name: head_for(part, box) for name, part in parts.items()})
-    raise SpaceProblem(f"no policy for the action space {space}; expected Discrete, or MultiDiscrete, MultiBinary or a Box of "
-                       "floats with one axis, or a Dict or Tuple of these")
+    raise SpaceProblem(f"no policy for the action space {space}; expected Discrete, or MultiDiscrete, MultiBinary or a "
+                       "Box of floats with one axis, or a Dict or Tuple of these")
 
 # %% ../../nbs/2_policies/22_networks.ipynb #f979db4a
 def has_mask(observation_space, action_space, choices):
@@ -337,7 +338,8 @@ def has_mask(observation_space, action_space, choices):
     if "action_mask" not in parts: return False
     shape = parts["action_mask"].shape
     if choices and shape == (choices,): return True
-    raise SpaceProblem(f"action_mask has shape {shape}, but {action_space} has {choices} actions to be allowed or forbidden")
+    raise SpaceProblem(f"action_mask has shape {shape}, but {action_space} has {choices} actions to be allowed "
+                       "or forbidden")
 
 # %% ../../nbs/2_policies/22_networks.ipynb #392e7361
 class PolicyNet(nn.Module):
