@@ -89,6 +89,15 @@ class DQNSettings(Exploring, Algorithm):
                           low=1, live=False)
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="values are too simple", live=False)
 
+# %% ../../nbs/4_algos/430_dqn.ipynb #88e62708
+def with_next_steps(memory, drawn, n):
+    "Drawn rows (B,), and the n - 1 after each of them: columns (n, B); `alive` where the episode still went on"
+    if n == 1: return drawn
+    rows, alive = memory.ahead(drawn.index, n)
+    if "weight" in drawn:
+        drawn.weight = np.tile(drawn.weight, (n, 1))
+    return Batch(drawn, index=rows, alive=alive)
+
 # %% ../../nbs/4_algos/430_dqn.ipynb #9104f922
 @dataclass(frozen=True)
 class ReplayedQ(Replaying, DQNSettings):
@@ -114,11 +123,7 @@ class ReplayedQ(Replaying, DQNSettings):
             index, weight = own["priorities"].draw(rng, n, self.prioritized_replay_beta)
             drawn = Batch(index=index, weight=weight)
         else: drawn = Batch(index=memory.uniform(rng, n))
-        if self.n_step == 1: return drawn
-        rows, alive = memory.ahead(drawn.index, self.n_step)
-        if "weight" in drawn:
-            drawn.weight = np.tile(drawn.weight, (self.n_step, 1))
-        return Batch(drawn, index=rows, alive=alive)
+        return with_next_steps(memory, drawn, self.n_step)
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #9db8cca5
 @register("dqn")

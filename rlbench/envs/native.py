@@ -80,6 +80,16 @@ class HeldVector(VecEnv):
         "Observations as columns, in memory of their own"
         return each(np.array, as_columns(self.observation_space, obs)) if self.nested else np.array(obs)
 
+    def begin_again(self, obs, done, info):
+        "The modes that have an end and a beginning within one call: sets `obs` -> final observations"
+        if self.mode == AutoresetMode.DISABLED:
+            self.obs = self.own(self.env.reset(options=dict(reset_mask=done))[0])
+            return obs
+        final = obs.copy()
+        for i in np.flatnonzero(done):
+            final[i] = as_columns(self.observation_space, info["final_obs"][i])
+        return final
+
     def state(self):
         return dict(inner=plain_state(self.env.unwrapped), ended=self.ended.copy(), obs=self.obs.copy(),
                     counts=self.counts())
@@ -119,13 +129,3 @@ class NativeVec(HeldVector):
         self.steps += int(np.count_nonzero(valid))
         ended = self.episodes[AGENT].add(rew, term, done & valid, valid)
         return {AGENT: Step(next_obs, rew, term, trunc, self.obs, valid, first, ended)}
-
-    def begin_again(self, obs, done, info):
-        "The modes that have an end and a beginning within one call: sets `obs` -> final observations"
-        if self.mode == AutoresetMode.DISABLED:
-            self.obs = self.own(self.env.reset(options=dict(reset_mask=done))[0])
-            return obs
-        final = obs.copy()
-        for i in np.flatnonzero(done):
-            final[i] = as_columns(self.observation_space, info["final_obs"][i])
-        return final

@@ -213,6 +213,7 @@ def log_slope(u):
 NODES, WEIGHTS = (torch.from_numpy(x).float() for x in np.polynomial.hermite_e.hermegauss(64))
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
+# %% ../../nbs/2_policies/20_distributions.ipynb #ddf3f49b
 class SquashedGaussian(Distribution):
     "tanh of independent normals, stretched to the box; noise is standard normal, shaped (B, D)"
 
@@ -271,6 +272,7 @@ def beta_noise(size):
     shape = (size, 2, TRIES)
     return dict(normal=Noise("standard_normal", shape), uniform=Noise("random", shape))
 
+# %% ../../nbs/2_policies/20_distributions.ipynb #7ffdc20d
 class Beta(Distribution):
     "Independent Betas with one peak each, stretched to the box; noise as `beta_noise` says"
 
