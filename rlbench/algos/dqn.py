@@ -59,8 +59,10 @@ def after_steps(rows, gamma):
 class DQNSettings(Exploring, Algorithm):
     "What can be set"
     lr: float | Schedule = hp(5e-4, "learning rate of Adam", up="learning is steady but slow", low=0)
-    exploration: str = hp("epsilon", "epsilon: now and then any action; boltzmann: in proportion to exp(value / temperature); "
-                          "weights: noise on the weights, as bold as epsilon says", choices=("epsilon", "boltzmann", "weights"))
+    exploration: str = hp("epsilon", "epsilon: now and then any action; "
+                          "boltzmann: in proportion to exp(value / temperature); "
+                          "weights: noise on the weights, as bold as epsilon says",
+                          choices=("epsilon", "boltzmann", "weights"))
     epsilon: float | Schedule = hp(Linear(1, .05, 10_000), "ε, probability of a random action",
                                    up="it settles too early", low=0, high=1)
     epsilon_spread: float = hp(0., "the last of many environments explores with ε to the power 1 + this, those between "
@@ -70,7 +72,8 @@ class DQNSettings(Exploring, Algorithm):
     batch_size: int = hp(64, "transitions in a minibatch", up="updates are noisy", low=1)
     train_freq: int = hp(1, "environment steps between two rounds of updates", up="steps are cheap", low=1)
     gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1)
-    target_update_interval: int = hp(500, "updates between two renewals of the target network", up="values run away", low=1)
+    target_update_interval: int = hp(500, "updates between two renewals of the target network",
+                                     up="values run away", low=1)
     tau: float = hp(1., "share of the online network that a renewal takes over; 1 is a copy",
                     up="values lag behind", low=0, high=1)
     n_step: int = hp(1, "steps of reward before bootstrapping", up="rewards are rare", low=1)
@@ -78,13 +81,22 @@ class DQNSettings(Exploring, Algorithm):
     max_grad_norm: float | None = hp(10., "longest gradient", up="updates are cut too often", low=0)
     prioritized_replay_alpha: float = hp(0., "rows are drawn in proportion to their last |error| to this power; "
                                          "0 draws uniformly", up="few transitions teach something", low=0, high=1)
-    prioritized_replay_beta: float | Schedule = hp(Linear(.4, 1, 100_000), "share of the bias by priorities that importance "
-                                                   "weights take back", up="values are wrong where errors were large",
-                                                   low=0, high=1)
+    prioritized_replay_beta: float | Schedule = hp(Linear(.4, 1, 100_000), "share of the bias by priorities that "
+                                                   "importance weights take back",
+                                                   up="values are wrong where errors were large", low=0, high=1)
     learning_starts: int = hp(1000, "transitions stored before learning starts", up="first values mislead it", low=1)
     buffer_size: int = hp(50_000, "transitions remembered, over all environments", up="it forgets what it knew",
                           low=1, live=False)
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="values are too simple", live=False)
+
+# %% ../../nbs/4_algos/430_dqn.ipynb #88e62708
+def with_next_steps(memory, drawn, n):
+    "Drawn rows (B,), and the n - 1 after each of them: columns (n, B); `alive` where the episode still went on"
+    if n == 1: return drawn
+    rows, alive = memory.ahead(drawn.index, n)
+    if "weight" in drawn:
+        drawn.weight = np.tile(drawn.weight, (n, 1))
+    return Batch(drawn, index=rows, alive=alive)
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #9104f922
 @dataclass(frozen=True)
@@ -111,11 +123,7 @@ class ReplayedQ(Replaying, DQNSettings):
             index, weight = own["priorities"].draw(rng, n, self.prioritized_replay_beta)
             drawn = Batch(index=index, weight=weight)
         else: drawn = Batch(index=memory.uniform(rng, n))
-        if self.n_step == 1: return drawn
-        rows, alive = memory.ahead(drawn.index, self.n_step)
-        if "weight" in drawn:
-            drawn.weight = np.tile(drawn.weight, (self.n_step, 1))
-        return Batch(drawn, index=rows, alive=alive)
+        return with_next_steps(memory, drawn, self.n_step)
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #9db8cca5
 @register("dqn")

@@ -134,6 +134,12 @@ def few_actions(name, spec):
     if isinstance(act, gym.spaces.Discrete) and not act.start: return int(act.n)
     raise SpaceProblem(f"{name} needs Discrete actions that start at 0, got {act}; try ppo")
 
+# %% ../../nbs/4_algos/417_linear.ipynb #77f31c31
+def features_for(algo, space):
+    "One feature for each state that can be counted, tiles for a Box"
+    if isinstance(space, gym.spaces.Discrete): return OneEach(space)
+    return tiles_for(algo.name, space, algo.tiles, algo.tilings, algo.low, algo.high)
+
 # %% ../../nbs/4_algos/417_linear.ipynb #4170a012
 @register("linear_sarsa")
 @dataclass(frozen=True)
@@ -142,11 +148,7 @@ class LinearSarsa(LinearSettings):
 
     def nets(self, spec, rng):
         actions = few_actions(self.name, spec)
-        space = spec.observation_space
-        if isinstance(space, gym.spaces.Discrete):
-            features = OneEach(space)
-        else:
-            features = tiles_for(self.name, space, self.tiles, self.tilings, self.low, self.high)
+        features = features_for(self, spec.observation_space)
         names = ("q", "twin") if self.double else ("q",)
         return nn.ModuleDict({name: LinearValues(features, actions, self.initial) for name in names})
 

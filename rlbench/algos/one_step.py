@@ -14,7 +14,7 @@ from ..core.batch import Batch, as_numpy
 
 # %% ../../nbs/4_algos/410_one_step.ipynb #59980afb
 def turns(cell):
-    "(n,) the cell that each row updates -> row numbers of the first turn, of the second, …; [None] if one turn is enough"
+    "(n,) the cell that each row updates -> row numbers of each turn; [None] if one turn is enough"
     order = np.argsort(cell, kind="stable")
     place = np.arange(len(cell))
     same_as_before = np.r_[False, cell[order][1:] == cell[order][:-1]]

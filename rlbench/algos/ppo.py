@@ -37,7 +37,7 @@ def normalised(adv):
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #068c4f10
 def normaliser(space):
-    "An encoder for observations of a Box: each number by its running mean and deviation; SpaceProblem for any other space"
+    "An encoder for observations of a Box: each number by its running mean and deviation; SpaceProblem for others"
     if isinstance(space, gym.spaces.Box):
         return nn.Sequential(RunningNorm(space.shape), nn.Flatten())
     raise SpaceProblem(f"normalize_obs needs observations that are numbers in a Box, got {space}")
@@ -65,7 +65,7 @@ class PPOSettings(Algorithm):
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #05ffdc96
 def ppo_loss(algo, pi, val, batch):
-    "The loss of rows that an older policy chose (act, logp, adv, ret), and its named parts; pi and val (B,) are of today"
+    "The loss of rows that an older policy chose (act, logp, adv, ret), and its parts; pi and val (B,) are of today"
     log_ratio = pi.logp(batch.act) - batch.logp
     ratio = log_ratio.exp()
     adv = normalised(batch.adv) if algo.normalize_advantage else batch.adv

@@ -13,7 +13,7 @@ from ..buffers.ring import Ring
 
 # %% ../../nbs/4_algos/402_replay.ipynb #c2db37e2
 class Replaying:
-    "Part of algorithms with a memory; they have settings buffer_size, learning_starts, train_freq, gradient_steps, batch_size"
+    "Part of algorithms with a memory: where rows go, when enough have come, and how many are drawn"
 
     def memory(self, spec):
         return Ring(max(1, self.buffer_size // spec.num_envs), spec.num_envs)

@@ -7,6 +7,7 @@ __all__ = ['each', 'as_numpy', 'Batch', 'like', 'span', 'html_row', 'TextTable',
 
 # %% ../../nbs/0_core/01_batch.ipynb #6cc003db
 import copy
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from .words import NAMES
 def each(f, *columns):
     "f of arrays that stand at the same place: of the columns themselves, or of every part of nested ones"
     if not isinstance(columns[0], dict): return f(*columns)
-    return Batch({name: each(f, *(column[name] for column in columns)) for name in columns[0]})
+    return Batch({name: each(f, *map(itemgetter(name), columns)) for name in columns[0]})
 
 # %% ../../nbs/0_core/01_batch.ipynb #af18f121
 def as_numpy(x):
@@ -87,6 +88,7 @@ def html_row(cells, tag):
     inner = "".join(f"<{tag} style='text-align:left'>{cell}</{tag}>" for cell in cells)
     return f"<tr>{inner}</tr>"
 
+# %% ../../nbs/0_core/01_batch.ipynb #196d2edc
 class TextTable(list):
     "Rows of text that print as an aligned table, and as HTML in a notebook"
 
@@ -95,9 +97,9 @@ class TextTable(list):
         super().__init__(rows)
 
     def __repr__(self):
-        lines = [[str(cell) for cell in line] for line in (self.heads, *self)]
+        lines = [list(map(str, line)) for line in (self.heads, *self)]
         widths = [max(map(len, column)) for column in zip(*lines)]
-        padded = [[cell.ljust(width) for cell, width in zip(line, widths)] for line in lines]
+        padded = [map(str.ljust, line, widths) for line in lines]
         return "\n".join("  ".join(line).rstrip() for line in padded)
 
     def _repr_html_(self):

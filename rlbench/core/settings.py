@@ -95,7 +95,8 @@ def fields_of(cls):
     found = []
     for one in dataclasses.fields(cls):
         if one.metadata:
-            found.append(Setting(one.name, kinds_of(hints[one.name]), one.default, owner_of(cls, one.name), **one.metadata))
+            kinds = kinds_of(hints[one.name])
+            found.append(Setting(one.name, kinds, one.default, owner_of(cls, one.name), **one.metadata))
     return found
 
 # %% ../../nbs/0_core/04_settings.ipynb #2d011f1e

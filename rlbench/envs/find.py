@@ -69,7 +69,8 @@ class Maker:
     "Makes one copy of a gymnasium environment, ready to be drawn where it can be"
 
     def __init__(self, spec, settings):
-        modes = getattr(gym.envs.registration.load_env_creator(spec.entry_point), "metadata", {}).get("render_modes", ())
+        creator = gym.envs.registration.load_env_creator(spec.entry_point)
+        modes = getattr(creator, "metadata", {}).get("render_modes", ())
         self.id = spec.id
         self.settings = (dict(render_mode="rgb_array") if "rgb_array" in modes else {}) | settings
 

@@ -74,6 +74,7 @@ def apart(a, b):
     "The way from a to b on a circle, from -π to π"
     return (b - a + np.pi) % (2 * np.pi) - np.pi
 
+# %% ../../nbs/1_envs/120_games.ipynb #9e3060e9
 class Chase(Game):
     "A chaser with three moves and a runner with any speed, on a circle"
     possible_agents = ["chaser", "runner"]

@@ -71,6 +71,18 @@ def reachable(start, leads):
         if (more == seen).all(): return seen
         seen = more
 
+# %% ../../nbs/1_envs/110_tabular.ipynb #50351cea
+def model_text(model):
+    "A model in three lines: its states, its outcomes and starts, its rewards"
+    S, A = model.R.shape
+    reached = model.reached
+    ends = (reached & model.term).sum()
+    P = model.P > 0
+    starts = (model.start > 0).sum()
+    return (f"Model: {S} states (act in {model.live.sum()}, end in {ends}, never reach {(~reached).sum()})\n"
+            f"  P {P.shape}, up to {P.sum(2).max()} outcomes, {starts} starts\n"
+            f"  R {model.R.shape}, {A} actions, {model.R.min():.4g} … {model.R.max():.4g}")
+
 # %% ../../nbs/1_envs/110_tabular.ipynb #1d9cde98
 @dataclass(frozen=True, eq=False)
 class Model:
@@ -91,12 +103,7 @@ class Model:
         return self.reached & ~self.term
 
     def __repr__(self):
-        S, A = self.R.shape
-        reached = self.reached
-        ends = (reached & self.term).sum()
-        return (f"Model: {S} states (act in {self.live.sum()}, end in {ends}, never reach {(~reached).sum()})\n"
-                f"  P {self.P.shape}, up to {(self.P > 0).sum(2).max()} outcomes, {(self.start > 0).sum()} starts\n"
-                f"  R {self.R.shape}, {A} actions, {self.R.min():.4g} … {self.R.max():.4g}")
+        return model_text(self)
 
 # %% ../../nbs/1_envs/110_tabular.ipynb #08cd8a1a
 def add_up(P): # state -> action -> list of (probability, next state, reward, ended)

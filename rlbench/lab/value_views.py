@@ -21,7 +21,7 @@ from .components import StateGrid, styled
 from .drawing import BLUE, ORANGE, colour, short, span_of
 from .figures import Picture, cover
 from .views import View, answers, state_values
-from .worlds import Layout, best_of, grid_image
+from .worlds import Layout, best_marks, grid_image
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #9457c56c
 def shape_of_world(raw, n):
@@ -108,7 +108,7 @@ def judged_states(trainer, who, layout, truth):
     q = learned if learned.ndim == 2 else None
     V = learned if q is None else q.max(1)
     likes = answers(actor, "probs", states) if q is None else q
-    best = None if likes is None else best_of(likes)
+    best = None if likes is None else best_marks(likes)
     exact = truth.at(actor.algo.gamma)
     shown = [layout.without_closed(values) for values in (V, exact.V) if values is not None]
     return Judgement(V, q, best, int(trainer.obs[who][0]), span_of(np.concatenate(shown)), exact)
@@ -133,7 +133,7 @@ def both_grids(layout, judged, theme):
     "Learned and true values side by side, as a PIL image"
     sides = [(judged.V, judged.best)]
     if judged.truth.V is not None:
-        sides.append((judged.truth.V, best_of(judged.truth.Q)))
+        sides.append((judged.truth.V, best_marks(judged.truth.Q)))
     sheet = Image.new("RGB", (400 * len(sides), 236))
     for i, (values, best) in enumerate(sides):
         sheet.paste(grid_image(layout, values, best, judged.at, judged.limits, theme=theme), (400 * i, 0))
@@ -204,7 +204,7 @@ class GridValues(View):
         "Arguments for the right grid, as its menu says"
         if self.menus[1].value == "error": return error_frame(self.layout, now)
         q = now.truth.Q if self.menus[1].value == "q" else None
-        return dict(values=now.truth.V, q=q, best=best_of(now.truth.Q), at=now.at, limits=now.limits)
+        return dict(values=now.truth.V, q=q, best=best_marks(now.truth.Q), at=now.at, limits=now.limits)
 
     def tile(self):
         return self.judged and both_grids(self.layout, self.judged, self.theme)

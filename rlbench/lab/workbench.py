@@ -30,7 +30,7 @@ def cast_text(trainer):
     return "{" + ", ".join(f"{who!r}: {text}" for who, text in texts.items()) + "}"
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #edac7779
-def keywords_text(settings):
+def keyword_text(settings):
     "Settings as keywords of a call; names with a dot in a dictionary behind them"
     plain = [f"{name}={value!r}" for name, value in settings.items() if "." not in name]
     dotted = {name: value for name, value in settings.items() if "." in name}
@@ -50,7 +50,7 @@ def snippet(trainer):
     source = repr(trainer.source) if named else getattr(trainer.source, "__name__", "env")
     settings = dict(seed=trainer.settings.seed, num_envs=trainer.env.num_envs) | trainer.config.diff()
     if trainer.env_settings: settings["env_settings"] = trainer.env_settings
-    call = f"rlbench.Trainer({source}, {cast_text(trainer)}, {keywords_text(settings)})"
+    call = f"rlbench.Trainer({source}, {cast_text(trainer)}, {keyword_text(settings)})"
     return Snippet(f"import rlbench\n\ntrainer = {call}\ntrainer.run(steps={trainer.steps})\n")
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #d92c67b9

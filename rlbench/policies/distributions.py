@@ -86,12 +86,13 @@ def checked_mask(mask, n):
     "A mask (B, n) as bool; ValueError where it has another size or leaves a row nothing to do"
     mask = mask.bool()
     if mask.shape[-1] != n:
-        raise ValueError(f"action mask of shape {tuple(mask.shape)}: expected {n} entries in a row, one for each action")
+        raise ValueError(f"action mask of shape {tuple(mask.shape)}: expected {n} entries in a row, "
+                         "one for each action")
     stuck = ~mask.any(-1)
     if stuck.any():
         rows = stuck.nonzero().tolist()
-        raise ValueError(f"action mask: no action is allowed in row {rows[0]} and {len(rows) - 1} more; the environment "
-                         "must allow at least one, also in the last state of an episode")
+        raise ValueError(f"action mask: no action is allowed in row {rows[0]} and {len(rows) - 1} more; the "
+                         "environment must allow at least one, also in the last state of an episode")
     return mask
 
 # %% ../../nbs/2_policies/20_distributions.ipynb #2cac634b
@@ -212,6 +213,7 @@ def log_slope(u):
 NODES, WEIGHTS = (torch.from_numpy(x).float() for x in np.polynomial.hermite_e.hermegauss(64))
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 
+# %% ../../nbs/2_policies/20_distributions.ipynb #ddf3f49b
 class SquashedGaussian(Distribution):
     "tanh of independent normals, stretched to the box; noise is standard normal, shaped (B, D)"
 
@@ -270,6 +272,7 @@ def beta_noise(size):
     shape = (size, 2, TRIES)
     return dict(normal=Noise("standard_normal", shape), uniform=Noise("random", shape))
 
+# %% ../../nbs/2_policies/20_distributions.ipynb #7ffdc20d
 class Beta(Distribution):
     "Independent Betas with one peak each, stretched to the box; noise as `beta_noise` says"
 

@@ -74,8 +74,8 @@ def picture_kind(space):
     if space.dtype != np.uint8 or len(space.shape) != 3: return ""
     height, width, channels = space.shape
     if height < min(width, channels):
-        raise SpaceProblem(f"{space} looks like a picture with channels first; expected (H, W, C): put the channels last with "
-                           "gymnasium.wrappers.TransformObservation, or choose encode='flat'")
+        raise SpaceProblem(f"{space} looks like a picture with channels first; expected (H, W, C): put the channels "
+                           "last with gymnasium.wrappers.TransformObservation, or choose encode='flat'")
     smallest = min(height, width)
     if smallest >= 36: return "nature"
     return "small" if smallest >= 5 else ""
@@ -127,8 +127,9 @@ def module_for(space, generator, how):
     parts = {name: part for name, part in (parts_of(space) or {}).items() if name != "action_mask"}
     if parts:
         return Together({name: module_for(part, generator, how) for name, part in parts.items()})
-    raise SpaceProblem(f"no encoder for the observation space {space}; expected Discrete, MultiDiscrete, MultiBinary, Box, or "
-                       "a Dict or Tuple of these with something besides the action_mask. Or give a module of your own as encode=")
+    raise SpaceProblem(f"no encoder for the observation space {space}; expected Discrete, MultiDiscrete, MultiBinary, "
+                       "Box, or a Dict or Tuple of these with something besides the action_mask. Or give a module of "
+                       "your own as encode=")
 
 # %% ../../nbs/2_policies/21_encoders.ipynb #f8cfec0e
 def encoder(space,          # of observations

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['epsilon_greedy', 'epsilon_noise', 'chances', 'spread', 'boltzmann', 'ucb', 'jitter', 'ou', 'perturb', 'adapt',
-           'Shaken', 'Exploring']
+           'weight_noise', 'greedy_distance', 'Shaken', 'Exploring']
 
 # %% ../../nbs/2_policies/24_exploration.ipynb #9ff5cd59
 import copy
@@ -107,6 +107,18 @@ def adapt(sigma, apart,
     "The next deviation of the noise on the weights"
     return sigma * factor if apart < wanted else sigma / factor
 
+# %% ../../nbs/2_policies/24_exploration.ipynb #02f5bbad
+def weight_noise(net, seed, device):
+    "A standard normal number for every weight of a network, by a seed of its own"
+    generator = torch.Generator(device).manual_seed(seed)
+    weights = sum(weight.numel() for weight in net.parameters())
+    return torch.randn(weights, generator=generator, device=device)
+
+# %% ../../nbs/2_policies/24_exploration.ipynb #c850bf06
+def greedy_distance(epsilon, actions):
+    "KL divergence of the greedy policy from ε-greedy, nats"
+    return -math.log(1 - epsilon + epsilon / actions)
+
 # %% ../../nbs/2_policies/24_exploration.ipynb #678337d4
 class Shaken(torch.nn.Module):
     "A network with noise on its weights, which acts, and how much noise that is"
@@ -126,12 +138,10 @@ class Shaken(torch.nn.Module):
     def shake(self, net, obs, epsilon):
         "New noise; what it does to the values of these observations makes the next one stronger or weaker"
         self.shakes += 1
-        generator = torch.Generator(self.sigma.device).manual_seed(self.seed + int(self.shakes))
-        weights = sum(weight.numel() for weight in net.parameters())
-        noise = torch.randn(weights, generator=generator, device=self.sigma.device)
+        noise = weight_noise(net, self.seed + int(self.shakes), self.sigma.device)
         perturb(self.net, net, noise, self.sigma)
         q = net(obs)
-        wanted = -math.log(1 - epsilon + epsilon / q.shape[-1])
+        wanted = greedy_distance(epsilon, q.shape[-1])
         apart = Categorical(q).kl(Categorical(self.net(obs))).mean()
         self.sigma.copy_(adapt(self.sigma, apart, wanted, 1.1))
 
@@ -139,9 +149,11 @@ class Shaken(torch.nn.Module):
 @dataclass(frozen=True)
 class Exploring:
     "Part of algorithms with action values: how they try things out"
-    exploration: str = hp("epsilon", "epsilon: now and then any action; boltzmann: each in proportion to exp(value / temperature)",
+    exploration: str = hp("epsilon", "epsilon: now and then any action; "
+                          "boltzmann: each in proportion to exp(value / temperature)",
                           choices=("epsilon", "boltzmann"))
-    epsilon: float | Schedule = hp(.1, "ε, probability of a random action", up="the agent keeps missing something", low=0, high=1)
+    epsilon: float | Schedule = hp(.1, "ε, probability of a random action", up="the agent keeps missing something",
+                                   low=0, high=1)
     temperature: float | Schedule = hp(.1, "of boltzmann, in units of the value: smaller differences hardly matter",
                                        up="it settles too early", low=1e-6)
 

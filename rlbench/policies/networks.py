@@ -37,6 +37,7 @@ def linear(inputs, outputs, gain, generator):
 # %% ../../nbs/2_policies/22_networks.ipynb #915afbfc
 ACTIVATIONS = dict(tanh=torch.Tensor.tanh, relu=torch.Tensor.relu)
 
+# %% ../../nbs/2_policies/22_networks.ipynb #4343848e
 def linears(sizes, gain, generator):
     "Linear layers between these sizes; the last one has a gain of its own"
     gains = [math.sqrt(2)] * (len(sizes) - 2) + [gain]
@@ -47,6 +48,7 @@ def steps_of(layers, between, last):
     "[(layer, function that follows)] of linear layers"
     return list(zip(layers, [between] * (len(layers) - 1) + [last]))
 
+# %% ../../nbs/2_policies/22_networks.ipynb #dd2ac284
 class Perceptron(nn.Module):
     "Observations (B, ...) -> encoder -> linear layers, each followed by a function -> (B, outputs)"
 
@@ -91,6 +93,7 @@ class Trunk(Perceptron):
 # %% ../../nbs/2_policies/22_networks.ipynb #63f50176
 IN_NUMPY = {torch.Tensor.tanh: np.tanh, torch.Tensor.relu: partial(np.maximum, 0), torch.positive: np.positive}
 
+# %% ../../nbs/2_policies/22_networks.ipynb #3cc16137
 class NumpyMLP(nn.Module):
     "A perceptron evaluated by numpy, on the very weights of another: on the CPU, without gradients"
 
@@ -138,6 +141,7 @@ class CategoricalHead(nn.Module):
     def masked(self, out, mask):
         return MaskedCategorical(out, checked_mask(mask, self.size))
 
+# %% ../../nbs/2_policies/22_networks.ipynb #b510280e
 class ShiftedHead(CategoricalHead):
     "The same for a Discrete space whose first action is not 0"
 
@@ -151,6 +155,7 @@ class ShiftedHead(CategoricalHead):
     def masked(self, out, mask):
         return Shifted(super().masked(out, mask), self.start)
 
+# %% ../../nbs/2_policies/22_networks.ipynb #ba28ef96
 def discrete_head(space):
     "The head of a Discrete space"
     return ShiftedHead(space) if space.start else CategoricalHead(space)
@@ -217,6 +222,7 @@ def mean_and_log_std(out):
     mean, log_std = out.chunk(2, -1)
     return mean, log_std.clamp(*LOG_STD)
 
+# %% ../../nbs/2_policies/22_networks.ipynb #d7cbd227
 class StateGaussianHead(nn.Module):
     "Network outputs (B, 2 D) are mean and spread"
     choices = 0
@@ -237,7 +243,8 @@ class Bounded(nn.Module):
     def __init__(self, space):
         super().__init__()
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-            raise SpaceProblem(f"actions cannot be scaled to {space}: expected a Box with finite bounds; take a Gaussian")
+            raise SpaceProblem(f"actions cannot be scaled to {space}: expected a Box with finite bounds; "
+                               "take a Gaussian")
         self.register_buffer("low", torch.from_numpy(space.low).float(), persistent=False)
         self.register_buffer("width", torch.from_numpy(space.high - space.low).float(), persistent=False)
         self.dims = math.prod(space.shape)
@@ -312,6 +319,7 @@ HEADS = dict( # name of a kind for a Box -> its head
     dirac=DiracHead,
 )
 
+# %% ../../nbs/2_policies/22_networks.ipynb #32c01a39
 def head_for(space,          # of actions
              box="gaussian"):# kind for every Box, a key of HEADS
     "The head that fits an action space; SpaceProblem where there is none"
@@ -327,8 +335,8 @@ def head_for(space,          # of actions
     parts = parts_of(space)
     if parts:
         return ProductHead({name: head_for(part, box) for name, part in parts.items()})
-    raise SpaceProblem(f"no policy for the action space {space}; expected Discrete, or MultiDiscrete, MultiBinary or a Box of "
-                       "floats with one axis, or a Dict or Tuple of these")
+    raise SpaceProblem(f"no policy for the action space {space}; expected Discrete, or MultiDiscrete, MultiBinary or a "
+                       "Box of floats with one axis, or a Dict or Tuple of these")
 
 # %% ../../nbs/2_policies/22_networks.ipynb #f979db4a
 def has_mask(observation_space, action_space, choices):
@@ -337,7 +345,8 @@ def has_mask(observation_space, action_space, choices):
     if "action_mask" not in parts: return False
     shape = parts["action_mask"].shape
     if choices and shape == (choices,): return True
-    raise SpaceProblem(f"action_mask has shape {shape}, but {action_space} has {choices} actions to be allowed or forbidden")
+    raise SpaceProblem(f"action_mask has shape {shape}, but {action_space} has {choices} actions to be allowed "
+                       "or forbidden")
 
 # %% ../../nbs/2_policies/22_networks.ipynb #392e7361
 class PolicyNet(nn.Module):
@@ -351,6 +360,7 @@ class PolicyNet(nn.Module):
     def forward(self, obs):
         return self.head(self.net(obs))
 
+# %% ../../nbs/2_policies/22_networks.ipynb #2776bdb3
 class MaskedPolicyNet(PolicyNet):
     "The same for observations that bring an action mask"
 
