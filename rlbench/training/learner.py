@@ -120,7 +120,7 @@ def memory_for(settings, spec, given):
                       f"stepped; set num_envs={given.num_envs}, or give a memory of another shape")
 
 # %% ../../nbs/6_training/61_learner.ipynb #3dfe133c
-class Waiting:
+class Paced:
     "By which settings a learner learns, and how long until it can"
 
     @property
@@ -162,7 +162,7 @@ def told_last(last):
     return dict(batch=last.batch, parts=last.parts, groups=last.groups, left=last.left)
 
 # %% ../../nbs/6_training/61_learner.ipynb #54e37e9d
-class LearnerState(Waiting):
+class LearnerState(Paced):
     "What a learner holds, and how it is written down"
 
     def __init__(self, name, settings, actor, rng, memory=None):
