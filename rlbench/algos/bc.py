@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from .algorithm import Algorithm, register
-from ..buffers.ring import Ring, minibatches
+from ..buffers.ring import minibatches
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
