@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['soft', 'ratios', 'first_visits', 'backwards', 'in_turn', 'MonteCarloSettings', 'Correcting', 'MeanReturns',
            'ratios_while_improving', 'rows_of_episodes', 'what_followed', 'returns_of', 'ReturnTargets', 'SoftPolicy',
-           'MonteCarlo']
+           'WaitsForEnds', 'MonteCarlo']
 
 # %% ../../nbs/4_algos/413_monte_carlo.ipynb #a78612b0
 from dataclasses import dataclass
@@ -218,9 +218,6 @@ class SoftPolicy(ReturnTargets):
         "(B, A) the policy whose value is learned"
         return self.probs(nets, obs) if self.importance == "none" else self.behind(nets, obs)
 
-    def noise(self, spec, nets):
-        return Noise("standard_exponential", (int(spec.action_space.n),))
-
     def act(self, nets, obs, noise, carry):
         pi = self.behind(nets, obs) if noise is None else self.probs(nets, obs)
         under_way = pi.new_ones(len(pi), 1) if self.exploring_starts else None      # the next carry
@@ -231,18 +228,9 @@ class SoftPolicy(ReturnTargets):
         act, logp = MaskedCategorical(pi.log(), pi > 0).act(noise)
         return act, dict(logp=logp), under_way
 
-# %% ../../nbs/4_algos/413_monte_carlo.ipynb #88162736
-@register("monte_carlo")
-@dataclass(frozen=True)
-class MonteCarlo(SoftPolicy):
-    "Mean returns of whole episodes: first or every visit, prediction or control, with or without importance sampling"
-    on_policy = True                                      # unless `importance` says otherwise
-
-    def nets(self, spec, rng):
-        _, actions = check_finite("monte_carlo", spec)
-        start = dict(q=self.initial, tally=0.)
-        if not self.improve: start["policy"] = 1 / actions
-        return nn.ModuleDict({name: Table(spec.observation_space, actions, x) for name, x in start.items()})
+# %% ../../nbs/4_algos/413_monte_carlo.ipynb #d4b7e15c
+class WaitsForEnds(SoftPolicy):
+    "Part of Monte Carlo: where episodes are kept, and when there are enough whole ones"
 
     def memory(self, spec):
         return Ring(max(1, self.buffer_size // spec.num_envs), spec.num_envs)
@@ -255,6 +243,22 @@ class MonteCarlo(SoftPolicy):
         if again and not memory.ended(memory.sizes): raise ValueError(NOTHING)
         index, episode = rows_of_episodes(memory, memory.sizes if again else fresh)
         return Batch(index=index, episode=episode, again=np.full(len(index), again))
+
+# %% ../../nbs/4_algos/413_monte_carlo.ipynb #88162736
+@register("monte_carlo")
+@dataclass(frozen=True)
+class MonteCarlo(WaitsForEnds):
+    "Mean returns of whole episodes: first or every visit, prediction or control, with or without importance sampling"
+    on_policy = True                                      # unless `importance` says otherwise
+
+    def nets(self, spec, rng):
+        _, actions = check_finite("monte_carlo", spec)
+        start = dict(q=self.initial, tally=0.)
+        if not self.improve: start["policy"] = 1 / actions
+        return nn.ModuleDict({name: Table(spec.observation_space, actions, x) for name, x in start.items()})
+
+    def noise(self, spec, nets):
+        return Noise("standard_exponential", (int(spec.action_space.n),))
 
     def values(self, nets, obs):
         return nets.q(obs)

@@ -163,6 +163,7 @@ def restorable(vec):
         return f"no: {problem}"
     return "yes, by replaying the episode"
 
+# %% ../../nbs/1_envs/105_find.ipynb #c92d85f1
 def check_env(env, steps=200, **settings):
     "Table of what an environment can do here; raises where it breaks gymnasium's rules"
     vec = make(env, 1, **settings)

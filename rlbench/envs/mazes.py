@@ -170,13 +170,17 @@ def sure_moves(P):
                          "expected a maze without chance. Cliffs with several starts? native=False")
     return to[..., 0], rew[..., 0], ended[..., 0]
 
+# %% ../../nbs/1_envs/116_mazes.ipynb #40db9ebf
+def limit_of(max_episode_steps):
+    "Steps of an episode, or None; gymnasium says -1 where there is no limit"
+    return None if max_episode_steps == -1 else max_episode_steps
+
 # %% ../../nbs/1_envs/116_mazes.ipynb #8b93901b
 class MazeVec(NumberedVec):
     "N mazes side by side, each in a copy of its own if there are as many"
     def __init__(self, num_envs, max_episode_steps=None, **settings):
         one = Maze(**settings)
-        limit = None if max_episode_steps == -1 else max_episode_steps  # -1: gymnasium's "no limit"
-        super().__init__(one, num_envs, limit)
+        super().__init__(one, num_envs, limit_of(max_episode_steps))
         self.tables = [sure_moves(layout.P) for layout in one.layouts]
         self.starts = np.resize(one.start_states, num_envs)
         self.change = one.change

@@ -50,6 +50,7 @@ CNNS = dict( # (channels, size, stride) of each layer
     small=((16, 3, 1), (32, 3, 2)),
 )
 
+# %% ../../nbs/2_policies/21_encoders.ipynb #ae1375aa
 class CNN(nn.Module):
     "Pictures (B, H, W, C) -> flat features"
 

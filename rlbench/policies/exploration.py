@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['epsilon_greedy', 'epsilon_noise', 'chances', 'spread', 'boltzmann', 'ucb', 'jitter', 'ou', 'perturb', 'adapt',
-           'weight_noise', 'greedy_distance', 'Shaken', 'Exploring']
+           'weight_noise', 'greedy_distance', 'Shaken', 'ExplorationSettings', 'Exploring']
 
 # %% ../../nbs/2_policies/24_exploration.ipynb #9ff5cd59
 import copy
@@ -147,8 +147,8 @@ class Shaken(torch.nn.Module):
 
 # %% ../../nbs/2_policies/24_exploration.ipynb #e14989b4
 @dataclass(frozen=True)
-class Exploring:
-    "Part of algorithms with action values: how they try things out"
+class ExplorationSettings:
+    "What can be set of trying things out"
     exploration: str = hp("epsilon", "epsilon: now and then any action; "
                           "boltzmann: each in proportion to exp(value / temperature)",
                           choices=("epsilon", "boltzmann"))
@@ -156,6 +156,10 @@ class Exploring:
                                    low=0, high=1)
     temperature: float | Schedule = hp(.1, "of boltzmann, in units of the value: smaller differences hardly matter",
                                        up="it settles too early", low=1e-6)
+
+# %% ../../nbs/2_policies/24_exploration.ipynb #b1983a13
+class Exploring(ExplorationSettings):
+    "Part of algorithms with action values: how they try things out"
 
     def noise(self, spec, nets):
         "What an action is made from"
