@@ -120,8 +120,7 @@ class ReplayedQ(Replaying, DQNSettings):
         n = self.round_size()
         if self.prioritized_replay_alpha:
             own["priorities"].alpha = self.prioritized_replay_alpha       # it may have been changed in mid-run
-            index, weight = own["priorities"].draw(rng, n, self.prioritized_replay_beta)
-            drawn = Batch(index=index, weight=weight)
+            drawn = Batch(zip(("index", "weight"), own["priorities"].draw(rng, n, self.prioritized_replay_beta)))
         else: drawn = Batch(index=memory.uniform(rng, n))
         return with_next_steps(memory, drawn, self.n_step)
 
