@@ -131,6 +131,11 @@ def answers(setting, section, history): # of (source, value); the last one count
         ("during a run", "can change between any two events" if setting.live else "fixed from the start"),
     ]
 
+# %% ../../nbs/0_core/05_config.ipynb #5d7d1070
+def answer_table(name, rows):
+    "Answers about a setting as HTML"
+    return TextTable((name, ""), [(what, html.escape(str(answer))) for what, answer in rows])._repr_html_()
+
 # %% ../../nbs/0_core/05_config.ipynb #8b5db677
 @dataclass(frozen=True)
 class Explanation:
@@ -156,8 +161,7 @@ class Explanation:
         return "\n".join([self.setting.name, *(f"  {what:14s} {answer}" for what, answer in self.rows)])
 
     def _repr_html_(self):
-        rows = [(what, html.escape(str(answer))) for what, answer in self.rows]
-        return TextTable((self.setting.name, ""), rows)._repr_html_()
+        return answer_table(self.setting.name, self.rows)
 
 # %% ../../nbs/0_core/05_config.ipynb #4126dc5e
 class Explanations(list):
