@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['stuck_states', 'World', 'Sweep', 'check_model', 'check_finite_values', 'in_groups', 'Walked', 'PlanSettings',
-           'Planning', 'ActingPlan', 'ValueIteration', 'value_of', 'greedier', 'PolicySettings', 'PolicyIteration']
+           'Planning', 'ActingPlan', 'ValueIteration', 'value_of', 'greedier', 'PolicySettings', 'PolicyTables',
+           'PolicyIteration']
 
 # %% ../../nbs/4_algos/412_planning.ipynb #8df6aa79
 import math
@@ -235,11 +236,9 @@ class PolicySettings(ActingPlan):
     sweeps: int | None = hp(None, "sweeps of evaluation before each improvement; none: until the values have settled",
                             up="improvements are dear", low=1)
 
-# %% ../../nbs/4_algos/412_planning.ipynb #80ef88a9
-@register("policy_iteration")
-@dataclass(frozen=True)
-class PolicyIteration(PolicySettings):
-    "Evaluate a policy, act greedily on its values, again, with the exact model"
+# %% ../../nbs/4_algos/412_planning.ipynb #eb5e2613
+class PolicyTables(PolicySettings):
+    "Part of policy iteration: the policy is a table beside the values"
 
     @property
     def sweeps_owed(self):
@@ -253,6 +252,12 @@ class PolicyIteration(PolicySettings):
 
     def probs(self, nets, obs):
         return nets.policy(obs)
+
+# %% ../../nbs/4_algos/412_planning.ipynb #80ef88a9
+@register("policy_iteration")
+@dataclass(frozen=True)
+class PolicyIteration(PolicyTables):
+    "Evaluate a policy, act greedily on its values, again, with the exact model"
 
     def target(self, nets, obs):
         if self.solve:

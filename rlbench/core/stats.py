@@ -30,6 +30,19 @@ def merged_moments(a, b):
     var = (var_a * n_a + var_b * n_b) / n + apart**2 * n_a * n_b / n**2
     return n, mean, var
 
+# %% ../../nbs/0_core/06_stats.ipynb #eafb301b
+def as_rows(x, shape):
+    "Observations (..., *shape) as rows (n, *shape), in double precision"
+    if x.shape[x.ndim - len(shape):] != shape:
+        raise ValueError(f"RunningNorm: x {tuple(x.shape)} must end in {tuple(shape)}")
+    return x.detach().reshape(-1, *shape).double()
+
+# %% ../../nbs/0_core/06_stats.ipynb #6f8b5128
+def moments_text(mean, var):
+    "Ranges of means and deviations over all dimensions"
+    std = var.sqrt()
+    return f"mean {mean.min():.4g} … {mean.max():.4g}, deviation {std.min():.4g} … {std.max():.4g}"
+
 # %% ../../nbs/0_core/06_stats.ipynb #64db7b65
 class RunningNorm(nn.Module):
     "Observations to mean 0 and deviation 1, by the statistics of all that were shown to `update`"
@@ -42,9 +55,7 @@ class RunningNorm(nn.Module):
 
     def update(self, x):
         "Merge the moments of observations (..., *shape)"
-        if x.shape[x.ndim - self.mean.ndim:] != self.mean.shape:
-            raise ValueError(f"RunningNorm: x {tuple(x.shape)} must end in {tuple(self.mean.shape)}")
-        x = x.detach().reshape(-1, *self.mean.shape).double()
+        x = as_rows(x, self.mean.shape)
         if len(x) == 0: return
         new = (len(x), x.mean(0), x.var(0, correction=0))
         count, mean, var = merged_moments((self.count, self.mean, self.var), new)
@@ -56,10 +67,7 @@ class RunningNorm(nn.Module):
         return ((x - self.mean) / torch.sqrt(self.var + 1e-8)).clamp(-10, 10).float()
 
     def extra_repr(self):
-        mean = self.mean
-        std = self.var.sqrt()
-        return (f"{tuple(mean.shape)}, {int(self.count):,} seen, mean {mean.min():.4g} … {mean.max():.4g}, "
-                f"deviation {std.min():.4g} … {std.max():.4g}")
+        return f"{tuple(self.mean.shape)}, {int(self.count):,} seen, {moments_text(self.mean, self.var)}"
 
 # %% ../../nbs/0_core/06_stats.ipynb #40f88563
 def one_number(name, value):

@@ -138,8 +138,7 @@ class Shaken(torch.nn.Module):
     def shake(self, net, obs, epsilon):
         "New noise; what it does to the values of these observations makes the next one stronger or weaker"
         self.shakes += 1
-        noise = weight_noise(net, self.seed + int(self.shakes), self.sigma.device)
-        perturb(self.net, net, noise, self.sigma)
+        perturb(self.net, net, weight_noise(net, self.seed + int(self.shakes), self.sigma.device), self.sigma)
         q = net(obs)
         wanted = greedy_distance(epsilon, q.shape[-1])
         apart = Categorical(q).kl(Categorical(self.net(obs))).mean()

@@ -28,9 +28,8 @@ def table_size(space, actions):
 class Table(nn.Module):
     "Observations (...) -> one number for each action (..., A); `values` (S, A) are the numbers themselves"
 
-    def __init__(self, states, # how many, if observations are their numbers; or the space of observations
-                 actions,
-                 start,        # every number at the beginning
+    def __init__(self, states,   # how many, if observations are their numbers; or the space of observations
+                 actions, start, # every number at the beginning
                  dtype=torch.float64):
         super().__init__()
         space = states if isinstance(states, gym.Space) else gym.spaces.Discrete(states)
@@ -50,8 +49,8 @@ class Table(nn.Module):
         return self.row(obs) * self.values.shape[1] + act.long()
 
     def extra_repr(self):
-        states, actions = self.values.shape
-        return f"{states} x {actions}, {self.values.min():.4g} … {self.values.max():.4g}"
+        size = " x ".join(map(str, self.values.shape))
+        return f"{size}, {self.values.min():.4g} … {self.values.max():.4g}"
 
 # %% ../../nbs/2_policies/23_tables.ipynb #56ed2d57
 def check_finite(name, spec):
