@@ -16,6 +16,7 @@ import numpy as np
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import rlbench
+from textbook_tables import FIGURES as TABLES
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -191,8 +192,35 @@ def figure_10_1(ax):
              "many hundred; about 150; about 120")]
 
 
-FIGURES = dict(n_step=figure_7_2, lambda_=figure_12_6, cliff=figure_6_6, windy=example_6_5, dyna=figure_8_2,
-               blocking=figure_8_4, shortcut=figure_8_5, car=figure_10_1)
+FIGURES = TABLES | dict(
+    n_step=figure_7_2,
+    lambda_=figure_12_6,
+    cliff=figure_6_6,
+    windy=example_6_5,
+    dyna=figure_8_2,
+    blocking=figure_8_4,
+    shortcut=figure_8_5,
+    car=figure_10_1,
+)
+
+
+def page(rows):
+    "The whole page"
+    lines = [
+        "# The textbook",
+        "",
+        "`python benchmarks/textbook.py --write`",
+        "",
+        "Read off the book's plots where it prints no number.",
+        "",
+        "| figure | what | ours | book |",
+        "|---|---|---|---|",
+        *[f"| {' | '.join(row)} |" for row in rows],
+        "",
+        "![curves](textbook.png)",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def main():
@@ -200,19 +228,21 @@ def main():
     args.add_argument("--only", nargs="+", choices=FIGURES, default=list(FIGURES))
     args.add_argument("--write", action="store_true")
     args = args.parse_args()
-    fig, axes = plt.subplots(-(-len(args.only) // 4), min(4, len(args.only)), figsize=(3.6 * min(4, len(args.only)), 2.9 * -(-len(args.only) // 4)), squeeze=False)
+
+    across = min(4, len(args.only))
+    down = -(-len(args.only) // 4)
+    fig, axes = plt.subplots(down, across, figsize=(3.6 * across, 2.9 * down), squeeze=False)
     rows = []
     for name, ax in zip(args.only, axes.flat):
         rows += FIGURES[name](ax)
         if len(ax.lines) > 1: ax.legend(frameon=False, fontsize=7)
         print(*rows[-1], sep="  ", flush=True)
-    for ax in axes.flat[len(args.only):]: ax.axis("off")
+    for ax in axes.flat[len(args.only):]:
+        ax.axis("off")
     fig.tight_layout()
-    lines = ["| figure | what | ours | book |", "|---|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
-    text = "\n".join(["# The textbook", "", "`python benchmarks/textbook.py --write`", "", "Read off the book's plots where it prints no number.", "", *lines, "", "![curves](textbook.png)", ""])
-    print(text)
+    print(page(rows))
     if args.write:
-        (RESULTS / "textbook.md").write_text(text)
+        (RESULTS / "textbook.md").write_text(page(rows))
         fig.savefig(RESULTS / "textbook.png", dpi=70)
 
 

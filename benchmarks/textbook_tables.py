@@ -1,21 +1,8 @@
 """Figures of chapters 2, 4 and 5 of Sutton & Barto (2nd edition), in their own sizes: bandits, planning, Monte Carlo.
 
-    python benchmarks/textbook_tables.py [--only NAME ...]
-
 Each function draws on an axis and gives rows (figure, what, ours, the book's), as those of benchmarks/textbook.py do.
 The tests hold smaller forms of the same experiments against exact answers.
 """
-import argparse
-import os
-import sys
-from pathlib import Path
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
 import rlbench
@@ -160,15 +147,3 @@ def figure_5_3(ax, episodes=10_000):
 
 FIGURES = dict(averages=figure_2_2, optimism=figure_2_3, ucb=figure_2_4, gradient=figure_2_5, rental=figure_4_2,
                gambler=figure_4_3, blackjack=figure_5_2, one_hand=figure_5_3)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=FIGURES, default=list(FIGURES))
-    for name in parser.parse_args().only:
-        for row in FIGURES[name](plt.figure().gca()):
-            print(*row, sep="  |  ", flush=True)
-
-
-if __name__ == "__main__":
-    main()

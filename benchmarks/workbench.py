@@ -13,7 +13,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import nbformat
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 

@@ -1,4 +1,4 @@
-"""rlbench: a workbench for reinforcement learning. Step it by hand in a notebook, or run the same code at full speed."""
+"""A workbench for reinforcement learning: step it by hand in a notebook, or run the same code at full speed."""
 import importlib.util
 import sys
 

@@ -36,8 +36,8 @@ NETWORK = 8000
 STEPS = dict(dqn=3000, sac=3000)
 OWN = dict(
     qlearning=dict(lr=.2),
-    ppo=dict(num_envs=1, batch_size=16),
-    recurrent_ppo=dict(lr=.003, num_envs=1, batch_size=16),
+    ppo=dict(batch_size=128),
+    recurrent_ppo=dict(lr=.003, batch_size=128),
     sac=dict(tau=.05, ent_coef=.01),
 )
 TABLE_LR = .2       # a share of the error, where .01 is a step of Adam

@@ -14,7 +14,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest"]
 LINTS = ["tests/test_project.py", "tests/test_layers.py", "tests/test_style.py"]
-NBDEV_TEST = Path(sys.executable).with_name("nbdev_test")
 
 
 def tool(name, *words):
@@ -29,7 +28,7 @@ STEPS = {               # name -> (command, limit in seconds)
     "pages": (tool("pages", "--check"), 120),
     "lint": ([*PYTEST, *LINTS], 300),
     "reading": (tool("reading_cost", "--check"), 120),
-    "notebooks": ([str(NBDEV_TEST), "--n_workers", "2", "--timing"], 1500),
+    "notebooks": (tool("notebooks"), 1500),
     "tests": ([*PYTEST, "-n", "2", "-m", "not browser", "--durations=10", *(f"--deselect={f}" for f in LINTS)], 1800),
     "browser": ([*PYTEST, "-m", "browser"], 900),
 }

@@ -107,9 +107,11 @@ class ReplayedQ(Replaying, DQNSettings):
         return dict(priorities=Prioritised(memory, self.prioritized_replay_alpha, epsilon=1e-6), updates=0)
 
     def act(self, nets, obs, noise, carry):
-        if noise is not None and self.exploration == "weights" and nets.shaken.shakes:      # before the first one by ε
-            return allowed(nets.shaken(obs), obs).argmax(-1), {}, carry
-        return self.choose(allowed(nets.q(obs), obs), noise, mask_of(obs)), {}, carry
+        act = self.choose(allowed(nets.q(obs), obs), noise, mask_of(obs))
+        if noise is not None and self.exploration == "weights":
+            shaken = allowed(nets.shaken(obs), obs).argmax(-1)
+            act = torch.where(nets.shaken.shakes > 0, shaken, act)        # before the first noise by ε
+        return act, {}, carry
 
     def choose(self, q, noise, mask=None):
         alike = noise is None or self.exploration == "boltzmann" or not self.epsilon_spread
@@ -119,7 +121,6 @@ class ReplayedQ(Replaying, DQNSettings):
     def draw(self, memory, own, fresh, rng):
         n = self.round_size()
         if self.prioritized_replay_alpha:
-            own["priorities"].alpha = self.prioritized_replay_alpha       # it may have been changed in mid-run
             drawn = Batch(zip(("index", "weight"), own["priorities"].draw(rng, n, self.prioritized_replay_beta)))
         else: drawn = Batch(index=memory.uniform(rng, n))
         return with_next_steps(memory, drawn, self.n_step)
@@ -161,6 +162,7 @@ class DQN(ReplayedQ):
     def after(self, nets, own, taken):
         own["updates"] += 1
         if self.prioritized_replay_alpha:
+            own["priorities"].alpha = self.prioritized_replay_alpha       # it may have been changed in mid-run
             own["priorities"].update(taken.index, taken.parts.delta)
         if self.exploration == "weights" and own["updates"] % self.shake_interval == 0:
             nets.shaken.shake(nets.q, taken.batch.obs, self.epsilon)

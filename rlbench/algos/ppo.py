@@ -31,7 +31,7 @@ def clipped_surrogate(ratio, adv, clip_range):
 # %% ../../nbs/4_algos/441_ppo.ipynb #76b28314
 def normalised(adv):
     "The same advantages with mean 0 and deviation 1"
-    if len(adv) < 2: return adv
+    if adv.numel() < 2: return adv
     std, mean = torch.std_mean(adv)
     return (adv - mean) / (std + 1e-8)
 
@@ -114,8 +114,8 @@ class PPO(PPOSettings):
         columns = rows.rew, val, self.values(nets, rows.next_obs), rows.term, rows.trunc
         in_time = [column.view(self.n_steps, -1) for column in columns]       # (T, N)
         adv = gae(*in_time, self.gamma, self.gae_lambda).flatten()
-        data = Batch(rows, val=val, adv=adv, ret=adv + val)
-        return data, minibatches(len(adv), self.batch_size, self.n_epochs, noise.rng)
+        todo = minibatches(len(adv), self.batch_size, self.n_epochs, noise.rng)
+        return Batch(rows, val=val, adv=adv, ret=adv + val), todo
 
     def losses(self, nets, batch):
         yield "all", *ppo_loss(self, nets.policy(batch.obs), self.values(nets, batch.obs), batch)

@@ -8,7 +8,7 @@ __all__ = ['steps_back', 'Aside', 'check_stacks', 'check_start', 'same_bits', 'F
 # %% ../../nbs/3_buffers/35_frames.ipynb #345fda18
 import numpy as np
 
-from .ring import Ring, Rows, write_rows
+from .ring import Ring, Stored, write_rows
 from ..core.batch import Batch, each, like
 from ..core.state import FileProblem
 
@@ -89,7 +89,7 @@ class FilmRows(Ring):
         super().__init__(capacity, num_envs, make)
         self.stack = stack
         self.blank = blank
-        self.film = Rows(self.capacity + stack - 1, num_envs, make)     # newest frame of each row, and k - 1 more
+        self.film = Stored(self.capacity + stack - 1, num_envs, make)     # newest frame of each row, and k - 1 more
         self.aside = Aside()
 
     def continued(self, envs, frame):

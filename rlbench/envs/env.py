@@ -222,6 +222,11 @@ class InColumns(gym.Wrapper):
         obs, *answer = self.env.step(from_columns(self.action_space, act))
         return as_columns(self.observation_space, obs), *answer
 
+# %% ../../nbs/1_envs/101_env.ipynb #12fde8c6
+def list_of(rows):
+    "[row of each environment], of an array or of a Batch"
+    return [rows[i] for i in range(len(rows))]
+
 # %% ../../nbs/1_envs/101_env.ipynb #eddf3959
 class EnvList(Replayed):
     "Any gymnasium environment, N times"
@@ -235,9 +240,7 @@ class EnvList(Replayed):
 
     def singles(self, act):
         "The action of each environment, inside its box. What is stored is what was chosen"
-        if self.discrete: return act.tolist()
-        act = clipped_to(self.action_space, act)
-        return [act[i] for i in range(self.num_envs)]
+        return act.tolist() if self.discrete else list_of(clipped_to(self.action_space, act))
 
     def packed(self, taken):
         return list(taken) if parts_of(self.action_space) else np.array(taken)
@@ -258,8 +261,7 @@ class EnvList(Replayed):
         trunc = np.empty_like(term)
         for i, act in enumerate(self.singles(acts[AGENT])):
             self.taken[i].append(act)
-            obs, rew[i], term[i], trunc[i], _ = self.envs[i].step(act)
-            next_obs[i] = obs
+            next_obs[i], rew[i], term[i], trunc[i], _ = self.envs[i].step(act)
         trunc &= ~term
         first = term | trunc
         self.obs = next_obs.copy()

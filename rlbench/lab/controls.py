@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['counters', 'summary', 'Speedometer', 'StatusLine', 'button', 'captioned', 'Switches', 'Controls', 'Clock']
 
-# %% ../../nbs/8_lab/851_controls.ipynb #9022b6c4
+# %% ../../nbs/8_lab/851_controls.ipynb #456c1a30
 import html
 import math
 from functools import partial
@@ -16,13 +16,13 @@ import ipywidgets as widgets
 
 from .components import styled
 
-# %% ../../nbs/8_lab/851_controls.ipynb #74a9fbac
+# %% ../../nbs/8_lab/851_controls.ipynb #abd978b3
 def count_text(x):
     "A count, or a mean; a dash where there is none yet"
     if isinstance(x, Integral): return f"{x:,}"
     return f"{x:,.1f}" if math.isfinite(x) else "–"
 
-# %% ../../nbs/8_lab/851_controls.ipynb #447e6bba
+# %% ../../nbs/8_lab/851_controls.ipynb #9e27dba6
 def counters(trainer, who):
     "[(name, words), …] of what is counted, for one behaviour"
     episodes = trainer.env.episodes[who]
@@ -32,10 +32,10 @@ def counters(trainer, who):
         counts["in memory"] = len(trainer.learners[who].memory)
     return [(name, count_text(x)) for name, x in counts.items()]
 
-# %% ../../nbs/8_lab/851_controls.ipynb #28ffbbd8
+# %% ../../nbs/8_lab/851_controls.ipynb #4f21f20a
 STATES = dict(idle="Ready", done="Nothing left to do", closed="Closed; run the cell again")
 
-# %% ../../nbs/8_lab/851_controls.ipynb #abb98f87
+# %% ../../nbs/8_lab/851_controls.ipynb #4048303e
 def summary(owner):
     "Where a run stands, in words"
     if owner.state == "failed":
@@ -44,7 +44,7 @@ def summary(owner):
     happened = owner.event.text if owner.event else "nothing yet"
     return f"{state}. Last: {happened}. Next: {owner.trainer.next_text}."
 
-# %% ../../nbs/8_lab/851_controls.ipynb #b3845c05
+# %% ../../nbs/8_lab/851_controls.ipynb #8405da45
 class Speedometer:
     "Steps a second, measured over half a second or more"
     def __init__(self):
@@ -68,7 +68,7 @@ class Speedometer:
             self.begin(steps, now)
         return self.speed
 
-# %% ../../nbs/8_lab/851_controls.ipynb #deb64d17
+# %% ../../nbs/8_lab/851_controls.ipynb #ef0aadff
 def status_html(owner, who, speed):
     "The words of a run and its counters, for the page"
     words = html.escape(summary(owner))
@@ -77,7 +77,7 @@ def status_html(owner, who, speed):
     line = " · ".join(counts)
     return f"<div role='status' data-state='{owner.state}'>{words}</div><div class='rl-counts'>{line}</div>"
 
-# %% ../../nbs/8_lab/851_controls.ipynb #319d2c59
+# %% ../../nbs/8_lab/851_controls.ipynb #bcc3567e
 class StatusLine:
     "The words of the workbench"
     def __init__(self):
@@ -93,20 +93,20 @@ class StatusLine:
             else: self.widget.remove_class(name)
         self.widget.value = status_html(owner, who, speed)
 
-# %% ../../nbs/8_lab/851_controls.ipynb #12e1a9a6
+# %% ../../nbs/8_lab/851_controls.ipynb #6bdf28a1
 def button(words, name, tip, react, **settings):
     "A button with a class of its own; `react()` is called without arguments"
     one = styled(widgets.Button(description=words, tooltip=tip, **settings), f"rl-{name}")
     one.on_click(lambda _: react())
     return one
 
-# %% ../../nbs/8_lab/851_controls.ipynb #59de1f94
+# %% ../../nbs/8_lab/851_controls.ipynb #07bae1d8
 def captioned(caption, *inside):
     "Widgets side by side, with a word before them or none"
     words = [widgets.HTML(f"<span class='rl-caption'>{caption}</span>")] if caption else []
     return styled(widgets.HBox([*words, *inside]), "rl-group")
 
-# %% ../../nbs/8_lab/851_controls.ipynb #31ec91da
+# %% ../../nbs/8_lab/851_controls.ipynb #e2a53e8f
 STEP_TIPS = dict(
     event="the next thing that happens: a step, experience turned into targets, or a gradient step",
     step="one step in every environment",
@@ -114,15 +114,15 @@ STEP_TIPS = dict(
     episode="up to the end of an episode",
     iteration="up to the end of an iteration: all minibatches made from one lot of experience")
 
-# %% ../../nbs/8_lab/851_controls.ipynb #64df49f5
+# %% ../../nbs/8_lab/851_controls.ipynb #ebd50b99
 SPEEDS = (1, 2, 5, 20, 100, 1000, None)     # events a second; None: as fast as it goes
 
-# %% ../../nbs/8_lab/851_controls.ipynb #0c26fbba
+# %% ../../nbs/8_lab/851_controls.ipynb #5fe012d2
 SWITCH_TIPS = dict(
     collecting="take environment steps; off: only learn from what is stored",
     learning="take gradient steps; off: only watch")
 
-# %% ../../nbs/8_lab/851_controls.ipynb #a1b65910
+# %% ../../nbs/8_lab/851_controls.ipynb #30c58d72
 def speed_slider(react):
     "How fast to play; `react(pace)` with events a second, or None"
     words = [(f"{pace:,} event{'s' * (pace > 1)}/s", pace) for pace in SPEEDS if pace]
@@ -133,7 +133,7 @@ def speed_slider(react):
     slider.observe(lambda change: react(change["new"] or None), "value")
     return styled(slider, "rl-speed")
 
-# %% ../../nbs/8_lab/851_controls.ipynb #0b492722
+# %% ../../nbs/8_lab/851_controls.ipynb #3c5fb546
 class Switches:
     "Collecting and learning, on and off; `react(collecting=…)` or `react(learning=…)` when one is turned"
     def __init__(self, react):
@@ -158,7 +158,7 @@ class Switches:
             box.value = getattr(trainer, name)
         self.following = False
 
-# %% ../../nbs/8_lab/851_controls.ipynb #6aa7922f
+# %% ../../nbs/8_lab/851_controls.ipynb #a15e5e8d
 class Controls:
     "Play, pause, reset, steps, speed, switches"
     def __init__(self, player):
@@ -190,7 +190,7 @@ class Controls:
         for one in (self.play, self.pause, self.reset, *self.steps):
             one.disabled = True
 
-# %% ../../nbs/8_lab/851_controls.ipynb #9a47297e
+# %% ../../nbs/8_lab/851_controls.ipynb #9904a5a1
 class Clock:
     "Calls a player some times a second, from the page, while it plays"
     def __init__(self, player):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['VIEWS', 'chosen_views', 'Complaint', 'KeptPicture', 'Furniture', 'Page']
 
-# %% ../../nbs/8_lab/853_page.ipynb #887ee1e0
+# %% ../../nbs/8_lab/853_page.ipynb #f4faa8a9
 import html
 from functools import partial
 
@@ -21,11 +21,11 @@ from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
 from .views import ActionBars, EnvFrame, LearningCurve
 
-# %% ../../nbs/8_lab/853_page.ipynb #62c40508
+# %% ../../nbs/8_lab/853_page.ipynb #b49aa27d
 VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, BackupView,
          TraceView, ModelView, QueueView, UpdateView, GradientView, TargetsView, BufferView)
 
-# %% ../../nbs/8_lab/853_page.ipynb #e8b6c07b
+# %% ../../nbs/8_lab/853_page.ipynb #6df903a6
 def kinds_called(name):
     "The view classes of a name; ValueError says which names there are"
     kinds = [kind for kind in VIEWS if kind.name == name]
@@ -33,7 +33,7 @@ def kinds_called(name):
     names = dict.fromkeys(kind.name for kind in VIEWS)
     raise ValueError(f"no view {name!r}; there are {', '.join(names)}")
 
-# %% ../../nbs/8_lab/853_page.ipynb #2ea27cf5
+# %% ../../nbs/8_lab/853_page.ipynb #375c7387
 def chosen_views(wanted,  # view classes or names; None: all
                  trainer,
                  who):    # name of a behaviour
@@ -43,14 +43,14 @@ def chosen_views(wanted,  # view classes or names; None: all
         kinds += kinds_called(one) if isinstance(one, str) else [one]
     return [kind for kind in kinds if kind.fits(trainer, who)]
 
-# %% ../../nbs/8_lab/853_page.ipynb #9438e888
+# %% ../../nbs/8_lab/853_page.ipynb #e9854ae7
 def players_text(trainer):
     "Who plays what: an algorithm's name, or one for each behaviour"
     names = {who: actor.algo.name for who, actor in trainer.actors.items()}
     if len(names) == 1: return next(iter(names.values()))
     return ", ".join(f"{who}: {name}" for who, name in names.items())
 
-# %% ../../nbs/8_lab/853_page.ipynb #268d5854
+# %% ../../nbs/8_lab/853_page.ipynb #34648a41
 def heading_html(trainer):
     "The title of the page"
     env = html.escape(str(trainer.env.id))
@@ -58,7 +58,7 @@ def heading_html(trainer):
     more = html.escape(f"{players_text(trainer)} · seed {trainer.settings.seed} · {copies}")
     return f"<div class='rl-title'>{env}<span>{more}</span></div>"
 
-# %% ../../nbs/8_lab/853_page.ipynb #79e418a0
+# %% ../../nbs/8_lab/853_page.ipynb #16d8cfe0
 def toggle_for(card, flip):
     "A switch that puts a card on the page or takes it away; `flip(card, on)`"
     title = card.view.title
@@ -66,7 +66,14 @@ def toggle_for(card, flip):
     switch.observe(lambda change: flip(card, change["new"]), "value")
     return styled(switch, f"rl-show-{card.view.name}")
 
-# %% ../../nbs/8_lab/853_page.ipynb #d9d1e1df
+# %% ../../nbs/8_lab/853_page.ipynb #ddda4f18
+def menu_for(names, who, react):
+    "A menu of behaviours; `react(who)` when another one is chosen"
+    menu = widgets.Dropdown(options=names, value=who, tooltip="whose views are shown", layout=dict(width="150px"))
+    menu.observe(lambda change: react(change["new"]), "value")
+    return styled(menu, "rl-who")
+
+# %% ../../nbs/8_lab/853_page.ipynb #d8bde437
 class Choice:
     "Whose views are shown: a menu that is there only where one can choose; `react(who)`"
     def __init__(self, react):
@@ -80,23 +87,17 @@ class Choice:
         if names == self.names: return
         self.names = names
         if self.who not in names: self.who = names[0]
-        self.widget.children = [] if len(names) == 1 else [self.menu()]
+        self.widget.children = [] if len(names) == 1 else [menu_for(names, self.who, self.chosen)]
 
-    def menu(self):
-        menu = widgets.Dropdown(options=self.names, value=self.who, tooltip="whose views are shown",
-                                layout=dict(width="150px"))
-        menu.observe(self.chosen, "value")
-        return styled(menu, "rl-who")
-
-    def chosen(self, change):
-        self.who = change["new"]
-        self.react(self.who)
+    def chosen(self, who):
+        self.who = who
+        self.react(who)
 
     def choose(self, who):
         "As if it had been chosen in the menu"
         for menu in self.widget.children: menu.value = who
 
-# %% ../../nbs/8_lab/853_page.ipynb #14df85be
+# %% ../../nbs/8_lab/853_page.ipynb #6a71cd20
 class Complaint:
     "A title and a traceback in red, or nothing"
     def __init__(self):
@@ -115,7 +116,7 @@ class Complaint:
         self.widget.value = ""
         self.widget.layout.display = "none"
 
-# %% ../../nbs/8_lab/853_page.ipynb #6afb1ff8
+# %% ../../nbs/8_lab/853_page.ipynb #55eaeef0
 class KeptPicture:
     "The picture below the page, which stays in the file; before it is shown, renewing it does nothing"
     def __init__(self, name):
@@ -131,20 +132,20 @@ class KeptPicture:
         "Put `make()` in its place, another bundle"
         if self.handle is not None: self.handle.update(make(), raw=True)
 
-# %% ../../nbs/8_lab/853_page.ipynb #5984a147
+# %% ../../nbs/8_lab/853_page.ipynb #6747502f
 def frame_of(head, body, foot):
     "All of the page: rows one below the other, and in the middle views and side"
     middle = styled(widgets.HBox(body), "rl-body")
     return styled(widgets.VBox([*head, middle, *foot]), "rl-root")
 
-# %% ../../nbs/8_lab/853_page.ipynb #66ef5a8e
+# %% ../../nbs/8_lab/853_page.ipynb #408c75ae
 def settings_panel(trainer, who, apply):
     "The card of settings of who learns, as a list; nobody else has one"
     if who not in trainer.learners: return []
     key = "{}" if len(trainer.actors) == 1 else who + ".{}"
     return [SettingsPanel(trainer.learners[who], key.format, apply)]
 
-# %% ../../nbs/8_lab/853_page.ipynb #09ed263c
+# %% ../../nbs/8_lab/853_page.ipynb #7f44cdeb
 class Furniture(Screen):
     "Places for everything on the page, and what is said in them"
     def __init__(self, player):
@@ -194,7 +195,7 @@ class Furniture(Screen):
 
         self.player.ask(turn, looks=True).add_done_callback(answered)
 
-# %% ../../nbs/8_lab/853_page.ipynb #eb3de948
+# %% ../../nbs/8_lab/853_page.ipynb #aa60e22d
 def pressed(player, key):
     "What a key means: play or pause, reset, or a step of some size"
     if key == "play":
@@ -202,7 +203,7 @@ def pressed(player, key):
     if key == "reset": return player.reset()
     return player.step("event" if key == "step" else key)
 
-# %% ../../nbs/8_lab/853_page.ipynb #ee56b907
+# %% ../../nbs/8_lab/853_page.ipynb #72577dfd
 class Page(Furniture):
     "A run on the page: controls, words, cards, fields"
     def __init__(self, player, wanted=None): # view classes or names; None: all that fit

@@ -218,6 +218,7 @@ class LearningCurve(View):
         self.limits = None, None
 
     def note(self, trainer, event):
+        if not event.ended: return      # a mean after every event is dear
         mean = trainer.env.episodes[self.who].mean_return
         self.points += [(trainer.steps, one.ret, mean) for one in event.ended if one.who == self.who]
         if len(self.points) > self.full: self.points = self.points[::2]

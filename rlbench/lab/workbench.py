@@ -16,20 +16,20 @@ from .player import Player, only_one, this_cell
 from ..training.actor import Actor
 from ..training.trainer import Trainer
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #be4d7e92
+# %% ../../nbs/8_lab/86_workbench.ipynb #eeccfc4e
 def player_text(trainer, who):
     "Who plays a behaviour, as code"
     if isinstance(trainer.cast[who], Actor): return f"{who}_actor"
     return repr(trainer.learners[who].settings.name)
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #fbdfa705
+# %% ../../nbs/8_lab/86_workbench.ipynb #b5c769f8
 def cast_text(trainer):
     "Who plays what, as code: one name, or a dictionary"
     texts = {who: player_text(trainer, who) for who in trainer.cast}
     if len(texts) == 1: return next(iter(texts.values()))
     return "{" + ", ".join(f"{who!r}: {text}" for who, text in texts.items()) + "}"
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #c853c628
+# %% ../../nbs/8_lab/86_workbench.ipynb #edac7779
 def keyword_text(settings):
     "Settings as keywords of a call; names with a dot in a dictionary behind them"
     plain = [f"{name}={value!r}" for name, value in settings.items() if "." not in name]
@@ -37,7 +37,7 @@ def keyword_text(settings):
     if dotted: plain.append(f"**{dotted!r}")
     return ", ".join(plain)
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #f19f16a6
+# %% ../../nbs/8_lab/86_workbench.ipynb #56e866d8
 class Snippet(str):
     "Code that is shown as it is"
     def __repr__(self):
@@ -53,7 +53,7 @@ def snippet(trainer):
     call = f"rlbench.Trainer({source}, {cast_text(trainer)}, {keyword_text(settings)})"
     return Snippet(f"import rlbench\n\ntrainer = {call}\ntrainer.run(steps={trainer.steps})\n")
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #861df5bf
+# %% ../../nbs/8_lab/86_workbench.ipynb #d92c67b9
 def usual_driver():
     "Who advances where nobody says otherwise: a thread, or the page's clock where threads cannot draw"
     return "clock" if "google.colab" in sys.modules else "thread"

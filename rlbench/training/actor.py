@@ -90,7 +90,8 @@ class Actor:
 
     def __repr__(self):
         weights = sum(weight.numel() for weight in self.nets.parameters())
-        return f"Actor({self.algo.name}, {weights:,} weights, {self.spec.observation_space} -> {self.spec.action_space})"
+        spaces = f"{self.spec.observation_space} -> {self.spec.action_space}"
+        return f"Actor({self.algo.name}, {weights:,} weights, {spaces})"
 
 # %% ../../nbs/6_training/60_actor.ipynb #edcbf81b
 def as_batch(obs, space):

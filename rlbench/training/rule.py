@@ -23,7 +23,7 @@ class Event:
     "One thing that happened"
     kind: str          # collect | process | learn
     who: str           # name of the behaviour; of a collect the last of them
-    data: Batch        # collect: its row (N, ...); process: the data of the iteration; learn: the named parts of the loss
+    data: Batch        # collect: its row (N, ...); process: data of the iteration; learn: named parts of the loss
     rows: dict = None  # collect: {behaviour: row}
     steps: dict = None # collect: {behaviour: Step}
     left: int = 0      # learn: minibatches still owed
@@ -136,7 +136,6 @@ class Rule(RunState):
 
     def advance(self):
         "Do the next thing and say what it was"
-        self.moments = [perf_counter()]
         if self.learning:
             for learner in self.learners.values():
                 if learner.todo: return self.learn(learner)
@@ -145,11 +144,12 @@ class Rule(RunState):
 
     def collect(self):
         "One step in every environment"
+        begun = perf_counter()
         chosen = {name: actor.act(self.obs[name], not self.exploring) for name, actor in self.actors.items()}
-        self.moments.append(perf_counter())
+        acted = perf_counter()
         before = self.env.steps
         steps = self.env.step({name: act for name, (act, _) in chosen.items()})
-        self.moments.append(perf_counter())
+        stepped = perf_counter()
         rows = {}
         for name, step in steps.items():
             act, extra = chosen[name]
@@ -162,18 +162,18 @@ class Rule(RunState):
             self.obs[name] = step.obs
         if self.env.steps // self.log_every > before // self.log_every:
             self.metrics.add(metrics_row(self))
-        return self.tell(Event("collect", name, rows[name], rows, steps))
+        return self.tell([begun, acted, stepped], Event("collect", name, rows[name], rows, steps))
 
     def process(self, learner):
         "Experience -> returns, advantages, and a new to-do list"
-        return self.tell(Event("process", learner.name, learner.process()))
+        return self.tell([perf_counter()], Event("process", learner.name, learner.process()))
 
     def learn(self, learner):
         "One step on the next minibatch that is owed"
-        return self.tell(Event("learn", learner.name, learner.learn(), left=len(learner.todo)))
+        return self.tell([perf_counter()], Event("learn", learner.name, learner.learn(), left=len(learner.todo)))
 
-    def tell(self, event):
-        "Show an event to all who watch"
-        self.laps.append((event.kind, *self.moments, perf_counter()))
+    def tell(self, moments, event): # arguments are evaluated in order: the clock was read before the work
+        "Show an event to all who watch, and note when it began"
+        self.laps.append((event.kind, *moments, perf_counter()))
         for watcher in self.watchers: watcher(self, event)
         return event

@@ -31,7 +31,8 @@ class TrainerSettings:
     num_envs: int | None = hp(None, "environments stepped together; None: as the algorithm likes", up="steps are cheap",
                               low=1, live=False)
     native: bool = hp(True, "use the environment's own vectorised form where it has one", live=False)
-    device: str = hp("cpu", "where the networks are: cpu, cuda, cuda:1 …, mps; small ones are fastest on the cpu", live=False)
+    device: str = hp("cpu", "where the networks are: cpu, cuda, cuda:1 …, mps; small ones are fastest on the cpu",
+                     live=False)
     log_every: int = hp(1000, "environment steps between two rows of metrics", low=1, live=False)
     threads: int = hp(1, "torch threads while running; small networks are fastest with one", up="networks are large",
                       low=1, live=False)
@@ -127,8 +128,9 @@ def state_of(trainer):
     actors = {name: actor.state() for name, actor in trainer.actors.items() if name not in trainer.learners}
     learners = {name: learner.state() for name, learner in trainer.learners.items()}
     switches = {name: getattr(trainer, name) for name in SWITCHES}
-    return dict(actors=actors, learners=learners, env=trainer.env.state(), obs=trainer.obs,
-                metrics=trainer.metrics.state(), streams=trainer.streams.state(), config=trainer.config.state(), **switches)
+    parts = dict(env=trainer.env, metrics=trainer.metrics, streams=trainer.streams, config=trainer.config)
+    told = {name: part.state() for name, part in parts.items()}
+    return dict(actors=actors, learners=learners, obs=trainer.obs, **told, **switches)
 
 # %% ../../nbs/6_training/63_setup.ipynb #267f9277
 def put_back(trainer, tree):

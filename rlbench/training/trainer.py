@@ -85,7 +85,7 @@ class Stepwise(Rule):
                              "change a setting, or ask for another unit")
 
     def run(self, steps=None, updates=None, progress=False, stop=lambda: False):
-        "Advance for at least so many environment steps or updates, and finish what is owed; `stop()` true ends it at once"
+        "Advance for at least so many environment steps, and finish what is owed; or for so many updates, if there are"
         if (steps is None) == (updates is None):
             raise ValueError("run: give steps= (of the environment) or updates= (steps on minibatches), one of them")
         if updates: self.check_possible("update")
@@ -93,6 +93,7 @@ class Stepwise(Rule):
         goal = Progress(self, unit, getattr(self, unit) + (steps or updates or 0), progress)
         with torch_threads(self.settings.threads), goal.bar:
             while not (goal.arrived and (unit == "updates" or not self.owed)) and not stop():
+                if unit == "updates" and self.settled: break
                 event = self.advance()
                 if event is None: break
                 goal.show(event)
@@ -121,10 +122,50 @@ def only(what, these):
     "The only one of a dictionary; ValueError where it is not clear which is meant"
     if len(these) == 1: return next(iter(these.values()))
     names = ", ".join(these) or "none"
-    raise ValueError(f"which {what}? There are: {names}; say trainer.{what if what == 'policies' else what + 's'}[name]")
+    plural = what if what == "policies" else what + "s"
+    raise ValueError(f"which {what}? There are: {names}; say trainer.{plural}[name]")
+
+# %% ../../nbs/6_training/64_trainer.ipynb #ebb8f4eb
+class Asked(Stepwise):
+    "What can be asked of a run"
+
+    @property
+    def learner(self):
+        "The only learner"
+        return only("learner", self.learners)
+
+    @property
+    def episodes(self):
+        "Returns and lengths of the only behaviour's episodes"
+        return only("env.episode", self.env.episodes)
+
+    @property
+    def policies(self):
+        "{behaviour: Policy}: the present behaviours, to act with"
+        return {name: Policy(actor.twin(self.streams["policy"])) for name, actor in self.actors.items()}
+
+    @property
+    def policy(self):
+        "The only behaviour, to act with"
+        return only("policies", self.policies)
+
+    def state(self):
+        "The whole run as a tree of arrays and plain values"
+        return state_of(self)
+
+    def snapshot(self):
+        "A copy of the state, to come back to"
+        return snapshot(state_of(self))
+
+    def __repr__(self):
+        names = {name: actor.algo.name for name, actor in self.actors.items()}
+        cast = ", ".join(f"{who}: {name}" if len(names) > 1 else name for who, name in names.items())
+        means = {who: f"{episodes.mean_return:.1f}" for who, episodes in self.env.episodes.items()}
+        returns = ", ".join(f"{who} {mean}" if len(names) > 1 else mean for who, mean in means.items())
+        return f"Trainer({self.env.id}, {cast}, {self.steps:,} steps, {self.updates:,} updates, mean return {returns})"
 
 # %% ../../nbs/6_training/64_trainer.ipynb #16394ec4
-class Trainer(Stepwise):
+class Trainer(Asked):
     "A run that you advance"
 
     def __init__(self, env,         # gymnasium id, 'file.py:Name', or what makes one
@@ -181,13 +222,17 @@ class Trainer(Stepwise):
 
 # %% ../../nbs/6_training/64_trainer.ipynb #d155a4be
 def load(path, env=None, # what makes the environment, where the run was made from code of your own
-         actors=None):   # {behaviour: Actor} of players whose algorithm has no name here
+         actors=None,    # {behaviour: Actor} of players whose algorithm has no name here
+         device=None):   # where the networks are from now on; None: where they were
     "The trainer that was saved; FileProblem says what is missing"
     tree = read_tree(path, kind="checkpoint")
     source = checked_source(path, env, tree["env"])
     cast = saved_cast(path, tree["players"], find(source, tree["env_settings"]), actors or {})
     config = config_for(cast)
     config.restore(tree["state"]["config"])
+    if device:
+        config.add("load", dict(device=device))
+        tree["state"]["config"] = config.state()
     memories = saved_memories(tree["state"]["learners"])
     trainer = Trainer(source, cast, config=config, env_settings=tree["env_settings"], memory=memories)
     trainer.restore(tree["state"])

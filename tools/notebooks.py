@@ -1,0 +1,44 @@
+"""Every notebook from top to bottom, two at a time, each in a process of its own.
+
+python tools/notebooks.py                    all of them
+python tools/notebooks.py nbs/4_algos/*      these
+
+A notebook that registers a class of its own must not change what the next one finds. So every notebook gets a fork of
+a process in which the large libraries are imported already.
+"""
+import argparse
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(path):
+    "(path, did it run through, seconds)"
+    from nbdev.test import test_nb
+    passed, seconds = test_nb(path, skip_flags=["slow", "cuda", "notest"], basepath=ROOT)
+    return path, passed, seconds
+
+
+def main(paths):
+    "Run them; the exit status"
+    import matplotlib.pyplot  # noqa: F401  here, once, and not in every fork
+    import torch
+    torch.set_num_threads(1)
+    failed = []
+    with get_context("fork").Pool(2, maxtasksperchild=1) as pool:
+        for path, passed, seconds in pool.imap_unordered(run, paths, chunksize=1):
+            print(f"{'ok' if passed else 'FAILED'} {path.relative_to(ROOT)} {seconds:.0f} s", flush=True)
+            if not passed:
+                failed.append(str(path.relative_to(ROOT)))
+    if failed:
+        print(f"\nNotebooks that do not run: {', '.join(sorted(failed))}", file=sys.stderr)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("paths", nargs="*", type=Path, help="notebooks; all, when none is named")
+    named = [path.resolve() for path in parser.parse_args().paths]
+    sys.exit(main(named or sorted((ROOT / "nbs").rglob("*.ipynb"))))
