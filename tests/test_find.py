@@ -102,3 +102,9 @@ def test_the_library_alone_imports_neither_torch_nor_gymnasium():
     told = "import sys, rlbench; print('torch' in sys.modules, 'gymnasium' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("first", ["rlbench.envs.registration", "rlbench.envs.find", "rlbench.core.spaces"])
+def test_any_module_may_be_the_first_to_be_imported(first):
+    code = f"import {first}, gymnasium; gymnasium.make('rlbench/CliffWalk-v0')"
+    subprocess.run([sys.executable, "-c", code], check=True)

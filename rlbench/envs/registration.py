@@ -6,9 +6,6 @@
 __all__ = ['GRIDS', 'WORLDS', 'PROBE_LIMITS', 'AIM_LIMITS', 'PROBE_ENTRIES', 'AIM_ENTRIES', 'TEAMS', 'ENTRIES', 'entry',
            'register_all']
 
-# %% ../../nbs/1_envs/104_registration.ipynb #4227d731
-import gymnasium as gym
-
 # %% ../../nbs/1_envs/104_registration.ipynb #b18d4a72
 def entry(where, limit=None, vector=None, **settings):
     "One line of the table, as gymnasium's `register` takes it; modules are those of rlbench.envs"
@@ -60,6 +57,8 @@ ENTRIES = GRIDS | WORLDS | PROBE_ENTRIES | AIM_ENTRIES
 
 def register_all():
     "Tell gymnasium about all of them"
+    import gymnasium as gym                               # not before: this module may be what gymnasium waits for
+
     for name, line in ENTRIES.items():
         id = f"rlbench/{name}-v0"
         if id not in gym.registry: gym.register(id, **line)
