@@ -14,6 +14,7 @@ import gymnasium as gym
 import ipywidgets as widgets
 import numpy as np
 import torch
+from matplotlib.ticker import EngFormatter
 from PIL import Image
 
 from ..core.batch import as_numpy
@@ -209,6 +210,7 @@ class LearningCurve(View):
         super().__init__(trainer, who)
         self.picture = Picture()
         self.ax = self.picture.axes(xlabel="environment steps", ylabel="return of the episode")
+        self.ax.xaxis.set_major_formatter(EngFormatter(sep=""))     # 300k, where 300000 has no room
         self.ax.set_xlim(0, 100)
         [dots] = self.ax.plot([], [], ".", color=BLUE, alpha=.35, markersize=4)
         [line] = self.ax.plot([], [], color=ORANGE, linewidth=1.8)
