@@ -281,6 +281,8 @@ class Learner(LearnerState):
         fresh = self.fresh.copy()
         while len(self.todo) < wanted:
             more = self.judged()
+            if not more[1]:
+                raise ValueError(f"owe: {self.settings.name} finds nothing to learn from in what is stored")
             self.data, self.todo = joined(self.data, self.todo, *more) if self.todo else more
             self.fresh[:] = 0
         del self.todo[wanted:]
