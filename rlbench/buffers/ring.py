@@ -120,7 +120,7 @@ class Rows(Places):
 
     def gather(self, index):
         "Copies of rows by number; the axes of `index` lead"
-        return self.places[np.asarray(index)]
+        return each(lambda column: column.take(index, 0), self.places)    # a third of the time of column[index]
 
     @property
     def nbytes(self):

@@ -153,16 +153,16 @@ class Rule(RunState):
         rows = {}
         for name, step in steps.items():
             act, extra = chosen[name]
-            rows[name] = Batch(obs=self.obs[name], act=act, rew=step.rew, term=step.term, trunc=step.trunc,
-                               next_obs=step.next_obs, **extra)
+            rows[name] = row = Batch(obs=self.obs[name], act=act, rew=step.rew, term=step.term, trunc=step.trunc,
+                                     next_obs=step.next_obs, **extra)
             if name in self.learners:
-                self.learners[name].add(rows[name], step.valid)
+                self.learners[name].add(row, step.valid)
             if self.actors[name].carry is not None:
                 self.actors[name].begin(step.first)
             self.obs[name] = step.obs
         if self.env.steps // self.log_every > before // self.log_every:
             self.metrics.add(metrics_row(self))
-        return self.tell([begun, acted, stepped], Event("collect", name, rows[name], rows, steps))
+        return self.tell([begun, acted, stepped], Event("collect", name, row, rows, steps))
 
     def process(self, learner):
         "Experience -> returns, advantages, and a new to-do list"
