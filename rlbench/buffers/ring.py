@@ -179,13 +179,13 @@ class Chosen(Stored):
 
     def uniform(self, rng, n):
         "n row numbers, drawn with replacement"
-        sizes = self.sizes
-        total = int(sizes.sum())
+        sizes = self.sizes.tolist()                       # a few numbers are quicker in a list
+        total = sum(sizes)
         if total == 0:
             raise ValueError("an empty memory has nothing to draw from")
         pick = rng.integers(total, size=n)
-        alike = sizes.min() == sizes.max() and not self.forgotten.any()
-        return pick if alike else self.locate(pick, sizes)    # alike: the rows held are the first `total` numbers
+        alike = min(sizes) == max(sizes) and not self.forgotten.any()
+        return pick if alike else self.locate(pick, np.array(sizes))    # alike: the rows held are the first `total` numbers
 
 # %% ../../nbs/3_buffers/30_ring.ipynb #d04358ad
 class Ring(Chosen):
