@@ -184,8 +184,8 @@ class Chosen(Stored):
         if total == 0:
             raise ValueError("an empty memory has nothing to draw from")
         pick = rng.integers(total, size=n)
-        alike = min(sizes) == max(sizes) and not self.forgotten.any()
-        return pick if alike else self.locate(pick, np.array(sizes))    # alike: the rows held are the first `total` numbers
+        alike = min(sizes) == max(sizes) and not self.forgotten.any()   # then the rows held are the first numbers
+        return pick if alike else self.locate(pick, np.array(sizes))
 
 # %% ../../nbs/3_buffers/30_ring.ipynb #d04358ad
 class Ring(Chosen):
