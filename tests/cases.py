@@ -124,6 +124,19 @@ def trail(trainer, events):
     return there
 
 
+def check_there_and_back(trainer, events, starts, farthest):
+    "Back to the first `starts` of the next events in any order, and on to one of the `farthest` after it: as it was"
+    there = trail(trainer, events)
+    rng = np.random.default_rng(0)
+    for start in rng.permutation(starts):
+        trainer.restore(there[start])
+        assert differs(trainer.state(), there[start]) == ""
+        goal = int(rng.integers(start + 1, min(start + 1 + farthest, len(there))))
+        for _ in range(start, goal):
+            trainer.advance()
+        assert differs(trainer.state(), there[goal]) == "", f"from event {start} to {goal}"
+
+
 def differs(one, other, at=""):
     "Where two state trees differ, in words; nothing where they are the same to the bit"
     if same(one, other): return ""

@@ -12,7 +12,7 @@ from rlbench.core.words import ConfigError
 from rlbench.training.actor import Actor
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load
-from tests.cases import CASES, differs, trail
+from tests.cases import CASES, check_there_and_back, differs, trail
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 SMALL = dict(hidden=(8,), batch_size=8, log_every=50)
@@ -189,15 +189,7 @@ def test_two_behaviours_with_different_algorithms_train_in_one_environment():
 def test_back_to_any_event_with_two_who_learn():
     trainer = chase()
     trainer.until(lambda event: event.who == "runner" and event.kind == "learn")
-    there = trail(trainer, 30)
-    rng = np.random.default_rng(0)
-    for start in rng.permutation(25):
-        trainer.restore(there[start])
-        assert differs(trainer.state(), there[start]) == ""
-        goal = int(rng.integers(start + 1, min(start + 8, len(there))))
-        for _ in range(start, goal):
-            trainer.advance()
-        assert differs(trainer.state(), there[goal]) == "", f"from event {start} to {goal}"
+    check_there_and_back(trainer, events=30, starts=25, farthest=7)
 
 
 def test_through_a_file_with_two_who_learn(tmp_path):

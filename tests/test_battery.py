@@ -15,7 +15,7 @@ from rlbench.envs.probes import PROBES
 from rlbench.training.actor import NoiseStream, to_tensors
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load
-from tests.cases import CASES, differs, is_box, trail
+from tests.cases import CASES, check_there_and_back, differs, is_box, trail
 from tests.conftest import small
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
@@ -90,16 +90,7 @@ def test_probes_are_learned_from(algo):
 
 @every_case
 def test_back_to_any_event_and_on_to_any_other(case):
-    trainer = case.begun()
-    there = trail(trainer, 16)
-    rng = np.random.default_rng(0)
-    for start in rng.permutation(13):
-        trainer.restore(there[start])
-        assert differs(trainer.state(), there[start]) == ""
-        goal = int(rng.integers(start + 1, min(start + 6, len(there))))
-        for _ in range(start, goal):
-            trainer.advance()
-        assert differs(trainer.state(), there[goal]) == "", f"from event {start} to {goal}"
+    check_there_and_back(case.begun(), events=16, starts=13, farthest=5)
 
 
 @every_case

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from rlbench.envs import grids
 from rlbench.envs.grids import LAYOUTS, MOVES, GridWorld, land
-from rlbench.envs.registration import register_all
 from rlbench.envs.tabular import model_of, solve
 
 IDS = [f"rlbench/{name}-v0" for name in LAYOUTS]
@@ -32,14 +31,6 @@ def test_checker_is_silent():
         warnings.simplefilter("error")
         for id in IDS:
             check_env(gym.make(id, render_mode="rgb_array").unwrapped)
-
-
-def test_registering_twice_changes_nothing():
-    before = dict(gym.registry)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        register_all()
-    assert dict(gym.registry) == before
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

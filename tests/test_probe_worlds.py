@@ -8,7 +8,6 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from rlbench.envs.probes import PROBES, Probe
-from rlbench.envs.registration import register_all
 
 EITHER = [name for name, row in PROBES.items() if row["actions"] == "either"]
 
@@ -36,14 +35,6 @@ def test_gymnasium_checker(name):
 @pytest.mark.parametrize("how", [dict(tabular=True), dict(continuous=True), dict(tabular=True, continuous=True)])
 def test_checker_on_variants(name, how):
     check_env(gym.make(PROBES[name]["id"], **how).unwrapped, skip_render_check=True)
-
-
-def test_registering_twice_changes_nothing():
-    before = dict(gym.registry)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        register_all()
-    assert dict(gym.registry) == before
 
 
 # ---- known values ------------------------------------------------------------------------------
