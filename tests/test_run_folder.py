@@ -3,7 +3,9 @@ import csv
 import json
 import shutil
 import signal
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from rlbench.algos.algorithm import algorithms, get
 from rlbench.core.state import FileProblem, read_tree, same
 from rlbench.core.words import ConfigError
 from rlbench.training.callbacks import HOOKS, Callbacks, read_only
-from rlbench.training.runs import RunProblem, RunSettings, find_run, finite
+from rlbench.training.runs import RunProblem, RunSettings, find_run, finite, newest
 from rlbench.training.setup import TrainerSettings
 from rlbench.training.train import train
 from rlbench.training.trainer import Trainer, load
@@ -208,6 +210,103 @@ def test_force_leaves_nothing_of_the_old_run(tmp_path):
     assert read(tmp_path / "a", "status.json")["steps"] in (300, 301)
 
 
+def names(path):
+    "All that lies in a folder"
+    return sorted(str(one.relative_to(path)) for one in path.rglob("*"))
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_folder_that_is_no_run_is_left_alone(tmp_path, force):
+    project = tmp_path / "project"
+    (project / "sub").mkdir(parents=True)
+    (project / "checkpoints").mkdir()
+    for name in ("package.json", "config.json", "best.rlb", "sub/a.rlb", "checkpoints/000000000007.rlb"):
+        (project / name).write_text("{}")
+    before = names(project)
+    with pytest.raises(RunProblem, match="is not a run: it holds best.rlb, checkpoints, config.json, …"):
+        run(project, force=force)
+    assert names(project) == before
+
+
+def test_only_files_of_a_run_are_removed(tmp_path):
+    run(tmp_path / "a", steps=300)
+    others = ("package.json", "mine.rlb", "checkpoints/kept.rlb", "sub/000000000100.rlb")
+    (tmp_path / "a" / "sub").mkdir()
+    for name in others:
+        (tmp_path / "a" / name).write_text("mine")
+    run(tmp_path / "a", steps=200, force=True)
+    assert {(tmp_path / "a" / name).read_text() for name in others} == {"mine"}
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard"])
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path, name, force):
+    run(tmp_path / "other", steps=300)
+    run(tmp_path / "a", steps=300)
+    if (tmp_path / "a" / name).exists(): shutil.rmtree(tmp_path / "a" / name)
+    (tmp_path / "a" / name).symlink_to(tmp_path / "other" / "checkpoints")
+    before = files(tmp_path / "other")
+    with pytest.raises(RunProblem, match=f"{name} is a link to somewhere else"):
+        run(tmp_path / "a", steps=200, force=force)
+    assert files(tmp_path / "other") == before
+
+
+def test_without_its_configuration_a_run_is_not_begun_anew(tmp_path):
+    run(tmp_path / "a", steps=600)
+    (tmp_path / "a" / "config.json").unlink()
+    before = files(tmp_path / "a")
+    with pytest.raises(RunProblem, match="exists already"):
+        run(tmp_path / "a")
+    assert files(tmp_path / "a") == before
+
+
+def test_no_refusal_advises_to_overwrite(tmp_path):
+    run(tmp_path / "a", steps=300)
+    with pytest.raises(RunProblem) as found:
+        run(tmp_path / "a")
+    assert "force" not in str(found.value)
+
+
+@pytest.mark.parametrize("how", [dict(), dict(resume=True, steps=3000), dict(force=True)])
+def test_one_run_at_a_time(tmp_path, how):
+    path = tmp_path / "a"
+    if "resume" in how: run(path, steps=300)
+
+    def second(trainer, event):
+        "Tries to come in while the first one runs"
+        if trainer.steps < 400: return
+        with pytest.raises(RunProblem, match="is in use|exists already"):
+            run(path, **how)
+        raise StopIteration
+
+    with pytest.raises(StopIteration):
+        run(path, callbacks=[second], **how)
+    run(path, steps=700, resume=True)                     # it is free again
+
+
+LONG = """
+import sys
+from rlbench.training.train import train
+train("CartPole-v1", "ppo", run_id="a", folder=sys.argv[1], steps=10**8, eval_every=0, progress=False)
+"""
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_whoever_is_told_to_stop_writes_a_checkpoint(tmp_path, sign):
+    process = subprocess.Popen([sys.executable, "-c", LONG, str(tmp_path)])
+    status = tmp_path / "a" / "status.json"
+    deadline = time.monotonic() + 60
+    while not status.exists() or json.loads(status.read_text())["steps"] == 0:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(.05)
+    with pytest.raises(RunProblem, match="is in use"):
+        train("CartPole-v1", "ppo", run_id="a", folder=tmp_path, resume=True)
+    process.send_signal(sign)
+    assert process.wait(60) == 0
+    told = json.loads(status.read_text())
+    assert told["state"] == "interrupted" and load(newest(tmp_path / "a")).steps == told["steps"]
+
+
 def test_a_mistake_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     mistakes = [
@@ -255,7 +354,7 @@ def test_files(tmp_path):
     assert (status["state"], status["steps"]) == ("finished", trainer.steps)
     assert status["best"] == max(row["eval_mean"] for row in written if "eval_mean" in row)
     assert load(path / "best.rlb").steps == status["best_steps"]
-    assert not [one for one in path.rglob("*") if one.name.startswith(".")]
+    assert [one.name for one in sorted(path.rglob(".*"))] == [".lock", ".rlbench"]
 
 
 def test_best_by_training_where_nothing_evaluates(tmp_path):

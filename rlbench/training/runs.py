@@ -4,14 +4,16 @@
 
 # %% auto #0
 __all__ = ['RunSettings', 'unit_of', 'crossed', 'finite', 'as_csv', 'MetricsFiles', 'Status', 'mark_of', 'found_by_name',
-           'evaluation_row', 'tell_evaluation', 'standing', 'best_file', 'keep_best', 'save_newest', 'RunProblem',
-           'newest', 'best_of', 'find_run', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until', 'take_up']
+           'evaluation_row', 'tell_evaluation', 'standing', 'best_file', 'keep_best', 'checkpoints_of', 'save_newest',
+           'RunProblem', 'newest', 'best_of', 'find_run', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until',
+           'take_up']
 
 # %% ../../nbs/6_training/67_runs.ipynb #1cf0b57b
 import csv
 import io
 import json
 import math
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,10 +173,15 @@ def keep_best(trainer, who, score, status, unit):
     status.say(**{f"{mark}best": score, f"{mark}best_{unit}": getattr(trainer, unit)})
 
 # %% ../../nbs/6_training/67_runs.ipynb #171926c7
-def save_newest(folder, trainer, unit, keep):
-    "Write a checkpoint, and only then forget all but the newest so many"
-    trainer.save(folder / f"{getattr(trainer, unit):012d}.rlb")
-    for old in sorted(folder.glob("*.rlb"))[:-keep]:
+def checkpoints_of(path):
+    "The checkpoints of a run folder, oldest first; files of other names are somebody else's"
+    return sorted(file for file in (Path(path) / "checkpoints").glob("*.rlb") if re.fullmatch(r"\d{12,}", file.stem))
+
+# %% ../../nbs/6_training/67_runs.ipynb #92ff69ae
+def save_newest(path, trainer, unit, keep):
+    "Write a checkpoint into a run folder, and only then forget all but the newest so many"
+    trainer.save(path / "checkpoints" / f"{getattr(trainer, unit):012d}.rlb")
+    for old in checkpoints_of(path)[:-keep]:
         old.unlink()
 
 # %% ../../nbs/6_training/67_runs.ipynb #248e03cc
@@ -184,7 +191,7 @@ class RunProblem(Exception):
 # %% ../../nbs/6_training/67_runs.ipynb #83050311
 def newest(path):
     "The newest checkpoint of a run folder"
-    found = sorted((Path(path) / "checkpoints").glob("*.rlb"))
+    found = checkpoints_of(path)
     if not found:
         raise RunProblem(f"{path} holds no checkpoint to continue from")
     return found[-1]
@@ -275,7 +282,7 @@ class RunFolder:
 
     def checkpoint(self, trainer, state="running"):
         "Write the whole run, forget the oldest checkpoints, say how far we are"
-        save_newest(self.path / "checkpoints", trainer, self.unit, self.settings.keep_checkpoints)
+        save_newest(self.path, trainer, self.unit, self.settings.keep_checkpoints)
         scores = {} if self.settings.eval_every else trainer.env.episodes
         for who, episodes in scores.items():
             keep_best(trainer, who, episodes.mean_return, self.status, self.unit)
