@@ -7,6 +7,7 @@ __all__ = ['each', 'as_numpy', 'Batch', 'like', 'span', 'html_row', 'TextTable',
 
 # %% ../../nbs/0_core/01_batch.ipynb #6cc003db
 import copy
+import html
 from operator import itemgetter
 
 import numpy as np
@@ -84,8 +85,8 @@ def span(column):
 
 # %% ../../nbs/0_core/01_batch.ipynb #e9eee90f
 def html_row(cells, tag):
-    "One row of an HTML table"
-    inner = "".join(f"<{tag} style='text-align:left'>{cell}</{tag}>" for cell in cells)
+    "One row of an HTML table; what stands in the cells is text, whatever it looks like"
+    inner = "".join(f"<{tag} style='text-align:left'>{html.escape(str(cell))}</{tag}>" for cell in cells)
     return f"<tr>{inner}</tr>"
 
 # %% ../../nbs/0_core/01_batch.ipynb #196d2edc

@@ -7,7 +7,6 @@ __all__ = ['PARSERS', 'PLACES', 'places_of', 'Sections', 'pairs', 'Layers', 'set
            'told', 'addressed', 'Config', 'read_config', 'misplaced', 'add_file']
 
 # %% ../../nbs/0_core/05_config.ipynb #b897e794
-import html
 import json
 import tomllib
 from dataclasses import dataclass
@@ -134,7 +133,7 @@ def setting_answers(setting, section, history): # of (source, value); the last o
 # %% ../../nbs/0_core/05_config.ipynb #5d7d1070
 def answer_table(name, rows):
     "Answers about a setting as HTML"
-    return TextTable((name, ""), [(what, html.escape(str(answer))) for what, answer in rows])._repr_html_()
+    return TextTable((name, ""), rows)._repr_html_()
 
 # %% ../../nbs/0_core/05_config.ipynb #8b5db677
 @dataclass(frozen=True)
