@@ -27,7 +27,8 @@ def bench():
     made = []
 
     def make(env="CartPole-v1", algo="ppo", driver="sync", **settings):
-        if algo == "ppo" and not settings: settings = SMALL
+        if isinstance(env, Trainer): algo = None
+        elif algo == "ppo" and not settings: settings = SMALL
         made.append(Workbench(env, algo, driver=driver, **settings))
         return made[-1]
 

@@ -26,7 +26,8 @@ class BCSettings(Algorithm):
     n_epochs: int = hp(20, "passes over the demonstrations", up="it has not learned them yet", low=1)
     batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1)
     ent_coef: float = hp(1e-3, "weight of the entropy bonus", up="it is too sure of what it has seen", low=0)
-    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="behaviour is too simple", live=False)
+    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="behaviour is too simple", low=1,
+                                 live=False)
 
 # %% ../../nbs/4_algos/450_bc.ipynb #bcde844f
 class Passes(BCSettings):

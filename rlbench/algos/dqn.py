@@ -87,7 +87,7 @@ class DQNSettings(Exploring, Algorithm):
     learning_starts: int = hp(1000, "transitions stored before learning starts", up="first values mislead it", low=1)
     buffer_size: int = hp(50_000, "transitions remembered, over all environments", up="it forgets what it knew",
                           low=1, live=False)
-    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="values are too simple", live=False)
+    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="values are too simple", low=1, live=False)
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #88e62708
 def with_next_steps(memory, drawn, n):

@@ -61,7 +61,7 @@ class PPOSettings(Algorithm):
     normalize_advantage: bool = hp(True, "advantages of a minibatch to mean 0 and deviation 1")
     normalize_obs: bool = hp(False, "observations to running mean 0 and deviation 1", live=False)
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers, in policy and critic",
-                                 up="behaviour is too simple", live=False)
+                                 up="behaviour is too simple", low=1, live=False)
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #05ffdc96
 def ppo_loss(algo, pi, val, batch):

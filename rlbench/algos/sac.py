@@ -82,7 +82,8 @@ class SACSettings(Algorithm):
     target_entropy: float | None = hp(None, "nats that a learned temperature aims at; "
                                       "none: -1 for each dimension of [-1, 1]",
                                       up="it settles too early", live=False)
-    hidden: tuple[int, ...] = hp((256, 256), "units of the hidden layers", up="behaviour is too simple", live=False)
+    hidden: tuple[int, ...] = hp((256, 256), "units of the hidden layers", up="behaviour is too simple", low=1,
+                                 live=False)
 
 # %% ../../nbs/4_algos/443_sac.ipynb #4510492c
 class SACNets(Replaying, SACSettings):

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['WORDS', 'hp', 'kinds_of', 'range_words', 'kinds_words', 'Setting', 'owner_of', 'fields_of', 'as_number', 'fits',
-           'entries', 'numbers_of', 'allows', 'check', 'parse_value', 'plain', 'to_plain', 'from_plain', 'changed']
+           'entries', 'whole_number', 'numbers_of', 'allows', 'check', 'parse_value', 'plain', 'to_plain', 'from_plain',
+           'changed']
 
 # %% ../../nbs/0_core/04_settings.ipynb #dd46651a
 import ast
@@ -138,6 +139,13 @@ def entries(kinds, values):
     made = [fits(kind, value) for kind, value in zip(kinds, values)]
     complete = len(kinds) == len(values) and all(made)
     return [tuple(one for [one] in made)] if complete else []
+
+# %% ../../nbs/0_core/04_settings.ipynb #b465d998
+def whole_number(what, value, low=0):
+    "A count that was passed, as an int; ValueError says what was expected"
+    number = fits(int, value)
+    if number and number[0] >= low: return number[0]
+    raise ValueError(f"{what} = {value!r}: expected a whole number{range_words(low, None)}")
 
 # %% ../../nbs/0_core/04_settings.ipynb #c5cc008e
 def numbers_of(value):

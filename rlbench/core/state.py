@@ -11,7 +11,7 @@ __all__ = ['PLAIN', 'LEAVES', 'READ', 'VERSION', 'Streams', 'refuse_kind', 'snap
 import copy
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 import zlib
 from pathlib import Path
@@ -107,17 +107,18 @@ class FileProblem(Exception):
 def write_atomically(path, write):
     "Call write(open binary file) on a temporary neighbour of `path`, then move it there in one step"
     path = Path(path)
+    if path.is_dir():
+        raise FileProblem(f"{path}: is a folder, expected a name for a file")
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with part.open("xb") as file:                     # with the rights that the user's files have
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        os.replace(part, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
 
 # %% ../../nbs/0_core/07_state.ipynb #e987c810

@@ -7,6 +7,7 @@ __all__ = ['module_at', 'environments_in', 'from_code', 'known', 'Maker', 'Sourc
            'check_env']
 
 # %% ../../nbs/1_envs/105_find.ipynb #f2d27304
+import copy
 import importlib
 import importlib.util
 from functools import cached_property
@@ -103,6 +104,10 @@ class Source:
         except gym.error.DependencyNotInstalled as problem:
             raise EnvProblem(f"{self.id} needs a package that is not installed ({problem}); "
                              "try pip install 'rlbench[box2d]' or the extra it names") from None
+        except TypeError as problem:
+            if not self.settings: raise
+            given = ", ".join(self.settings)
+            raise EnvProblem(f"{self.id} was not made with env_settings {given}: {problem}") from problem
 
     def build(self, num_envs, native):
         quick = native and num_envs > 1 and self.spec and self.spec.vector_entry_point
@@ -129,18 +134,30 @@ class Ready:
         self.behaviours = list(env.behaviours)
 
     def vector(self, num_envs, native):
-        return self.env
+        "The vector itself; where somebody has it already, a copy; EnvProblem where there can be none"
+        if not getattr(self.env, "is_taken", False):
+            self.env.is_taken = True
+            return self.env
+        try:
+            return copy.deepcopy(self.env)
+        except Exception as problem:
+            raise EnvProblem(f"{self.id} is in use and cannot be copied ({problem!r}); "
+                             "pass a function that makes it instead of the vector") from problem
 
 # %% ../../nbs/1_envs/105_find.ipynb #a855e729
 def find(env, settings):
     "The source of an environment: an id, 'file.py:Name', a function or class that makes one, or a VecEnv"
-    if isinstance(env, VecEnv): return Ready(env)
+    if isinstance(env, VecEnv):
+        if settings:
+            raise EnvProblem(f"env_settings {', '.join(settings)}: {env.id} is made already, and nobody takes them")
+        return Ready(env)
     own = env
     name = getattr(env, "__name__", type(env).__name__)
     if isinstance(env, str):
         own = from_code(TEAMS.get(env, env))
         name = env
-    if callable(own): return Source(name, lambda: own(**settings))
+    if callable(own):
+        return Source(name, lambda: own(**settings), settings=settings)
     if not isinstance(env, str):
         raise EnvProblem(f"expected an environment's id or a function that makes one, got {type(env).__name__}")
     spec = known(env)

@@ -39,7 +39,11 @@ def chosen_views(wanted,  # view classes or names; None: all
                  who):    # name of a behaviour
     "The wanted view classes that have something to show"
     kinds = []
+    if isinstance(wanted, str):
+        raise ValueError(f"views = {wanted!r}: expected a list, such as [{wanted!r}]")
     for one in wanted or VIEWS:
+        if not isinstance(one, (str, type)):
+            raise ValueError(f"views: expected names or view classes, got {one!r}")
         kinds += kinds_called(one) if isinstance(one, str) else [one]
     return [kind for kind in kinds if kind.fits(trainer, who)]
 

@@ -11,6 +11,7 @@ from math import ceil
 
 import numpy as np
 
+from ..core.settings import whole_number
 from ..core.state import Streams
 from ..envs.env import Ended
 from ..envs.find import find
@@ -70,7 +71,11 @@ def evaluate(trainer,      # whose policy
              num_envs=10,  # environments side by side; each plays episodes / num_envs, rounded up
              longest=10_000): # steps after which an episode is cut, for tasks without a time limit
     "Returns of the greedy policy on fresh environments -> Evaluation; of several behaviours {name: Evaluation}"
-    num_envs = min(num_envs, episodes)
+    if not hasattr(trainer, "actors"):
+        raise TypeError(f"evaluate: expected a trainer, got {type(trainer).__name__}; a file becomes one by load(path)")
+    episodes = whole_number("evaluate: episodes", episodes, low=1)
+    num_envs = min(whole_number("evaluate: num_envs", num_envs, low=1), episodes)
+    longest = whole_number("evaluate: longest", longest, low=1)
     share = ceil(episodes / num_envs)
     streams = Streams(seed)
     env = find(trainer.source, trainer.env_settings).vector(num_envs, native=False)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SWITCHES', 'TrainerSettings', 'cast_for', 'class_of', 'checked_device', 'config_for', 'envs_for', 'memories_for',
-           'spec_for', 'new_learner', 'new_actors_and_learners', 'state_of', 'put_back', 'named', 'checked_source',
-           'saved_player', 'saved_cast', 'saved_memories', 'change']
+           'spec_for', 'new_learner', 'new_actors_and_learners', 'state_of', 'put_back', 'as_told', 'named',
+           'checked_source', 'saved_player', 'saved_cast', 'saved_memories', 'change']
 
 # %% ../../nbs/6_training/63_setup.ipynb #d59813a1
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ from ..core.config import Config
 from ..core.settings import changed, check, from_plain, hp
 from ..core.state import FileProblem, snapshot
 from ..core.words import ConfigError, unknown
+from ..envs.env import EnvProblem
 from ..envs.tabular import model_of
 from .actor import Actor
 from .learner import learner_for
@@ -29,13 +30,13 @@ class TrainerSettings:
     "What can be set besides the algorithm"
     seed: int = hp(0, "everything random grows from it", low=0, live=False)
     num_envs: int | None = hp(None, "environments stepped together; None: as the algorithm likes", up="steps are cheap",
-                              low=1, live=False)
+                              low=1, high=65_536, live=False)
     native: bool = hp(True, "use the environment's own vectorised form where it has one", live=False)
     device: str = hp("cpu", "where the networks are: cpu, cuda, cuda:1 …, mps; small ones are fastest on the cpu",
                      live=False)
     log_every: int = hp(1000, "environment steps between two rows of metrics", low=1, live=False)
     threads: int = hp(1, "torch threads while running; small networks are fastest with one", up="networks are large",
-                      low=1, live=False)
+                      low=1, high=1024, live=False)
 
 # %% ../../nbs/6_training/63_setup.ipynb #d09257fe
 def cast_for(env, algo):
@@ -53,6 +54,8 @@ def cast_for(env, algo):
 def class_of(player):
     "The settings class of a player: an algorithm's, by name or not; None for an actor, which is set already"
     if isinstance(player, Actor): return None
+    if isinstance(player, type) and issubclass(player, Algorithm):
+        raise ConfigError(f"{player.__name__} is a class; give its name {player.name!r}, or {player.__name__}(…)")
     return type(player) if isinstance(player, Algorithm) else get(player)
 
 # %% ../../nbs/6_training/63_setup.ipynb #41877649
@@ -147,6 +150,14 @@ def put_back(trainer, tree):
     trainer.obs = snapshot(tree["obs"])
     for name in SWITCHES:
         setattr(trainer, name, tree[name])
+
+# %% ../../nbs/6_training/63_setup.ipynb #6b28ded6
+def as_told(problem):
+    "Why a state cannot be taken up, as one of our own errors"
+    if isinstance(problem, (FileProblem, ConfigError, EnvProblem)):
+        return problem
+    first, *_ = str(problem).splitlines() or [""]
+    return FileProblem(f"not a state of this run ({type(problem).__name__}: {first})")
 
 # %% ../../nbs/6_training/63_setup.ipynb #82a351a9
 def named(player):

@@ -22,10 +22,9 @@ from ..core.settings import changed
 from ..core.state import read_tree, write_text
 from ..core.words import ConfigError
 from ..envs.find import find
-from .actor import Actor
+from .actor import Actor, load_weights
 from .callbacks import Callbacks
 from .claims import claimed, clear, has_begun, not_a_run
-from .learner import take_weights
 from .runs import RunFolder, RunProblem, RunSettings, find_run, newest, summary_writer, take_up, unit_of
 from .setup import TrainerSettings, cast_for, class_of, named
 from .trainer import Trainer, load
@@ -97,7 +96,7 @@ def memory_from(given):
 # %% ../../nbs/6_training/68_train.ipynb #082f547c
 def contradictions(run_id, resume, force, initialize_from, inference, memory):
     "What was said that cannot be meant together, in words; nothing if all is well"
-    if run_id and (Path(run_id).name != run_id or run_id == ".."):
+    if run_id is not None and (not run_id or Path(str(run_id)).name != run_id or run_id == ".."):
         return f"run_id {run_id!r}: expected one name, not a path; say where runs live by folder"
     if resume and force:
         return "resume goes on with a run and force overwrites it; give one of them"
@@ -199,14 +198,14 @@ def take_all_weights(trainer, path):
     for who, learner in trainer.learners.items():
         if who not in weights:
             raise RunProblem(f"{path} has no behaviour {who!r}; there are: {', '.join(weights)}")
-        take_weights(learner, weights[who])
+        load_weights(learner.nets, weights[who])
 
 # %% ../../nbs/6_training/68_train.ipynb #6e06442a
 def only_acting(trainer):
     "A new trainer with the same weights that does not learn and does not explore"
     twin = trainer.fresh()
     for who, learner in trainer.learners.items():
-        take_weights(twin.learners[who], learner.nets.state_dict())
+        load_weights(twin.learners[who].nets, learner.nets.state_dict())
     twin.learning = False
     twin.exploring = False
     return twin
@@ -285,6 +284,8 @@ def attach_all(callbacks, trainer, resume):
     "Let all of them watch a trainer -> those with hooks"
     hooks = [one for one in callbacks if isinstance(one, Callbacks)]
     for one in callbacks:
+        if not callable(one) and not hasattr(one, "attach"):
+            raise ConfigError(f"callbacks: expected Callbacks or functions of (trainer, event), got {one!r}")
         if hasattr(one, "attach"): one.attach(trainer)
         else: trainer.watchers.append(one)
     for one in hooks if resume else ():
@@ -305,8 +306,8 @@ def train(env=None, algo=None,  # as for a Trainer; None: as the config file say
           progress=True, source="python", env_settings=None, **settings):
     "A trainer that has run for `steps` environment steps, or for so many `updates`"
     plan = agree(env, algo, config, source, settings, env_settings)
-    path = Path(folder) / run_id if run_id else None
     wrong = contradictions(run_id, resume, force, initialize_from, inference, memory)
+    path = Path(folder) / run_id if run_id and not wrong else None
     wrong = wrong or (path and clash(path, resume, force, inference))
     if wrong: raise RunProblem(wrong)
     begun = None if resume else new_trainer(plan, memory)

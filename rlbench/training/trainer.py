@@ -11,12 +11,13 @@ import contextlib
 import torch
 from tqdm.auto import tqdm
 
+from ..core.settings import whole_number
 from ..core.state import Streams, read_tree, snapshot, write_tree
 from ..envs.find import find
 from .actor import Policy
 from .rule import UNITS, Rule
-from .setup import (cast_for, change, checked_source, config_for, envs_for, memories_for, named,
-                                    new_actors_and_learners, put_back, saved_cast, saved_memories, state_of)
+from .setup import (as_told, cast_for, change, checked_source, config_for, envs_for, memories_for,
+                                    named, new_actors_and_learners, put_back, saved_cast, saved_memories, state_of)
 
 # %% ../../nbs/6_training/64_trainer.ipynb #19bcaf64
 @contextlib.contextmanager
@@ -66,7 +67,7 @@ class Stepwise(Rule):
         "Advance to the n-th event that completes a step, update, episode or iteration, or that a predicate accepts"
         if not callable(what) and what not in UNITS:
             raise ValueError(f"until {what!r}: expected one of {', '.join(UNITS)}, or a function of an event")
-        event = None
+        n = whole_number("until: n", n, low=1)
         while n > 0:
             self.check_possible(what)
             event = self.advance()
@@ -90,7 +91,8 @@ class Stepwise(Rule):
             raise ValueError("run: give steps= (of the environment) or updates= (steps on minibatches), one of them")
         if updates: self.check_possible("update")
         unit = "steps" if updates is None else "updates"
-        goal = Progress(self, unit, getattr(self, unit) + (steps or updates or 0), progress)
+        count = whole_number(f"run: {unit}", steps if updates is None else updates)
+        goal = Progress(self, unit, getattr(self, unit) + count, progress)
         with torch_threads(self.settings.threads), goal.bar:
             while not (goal.arrived and (unit == "updates" or not self.owed)) and not stop():
                 if unit == "updates" and self.settled: break
@@ -196,8 +198,12 @@ class Trainer(Asked):
             learner.adopt(self.config.values[name])
 
     def restore(self, tree):
-        "Go to where a snapshot was taken"
-        put_back(self, tree)
+        "Go to where a snapshot was taken, or stay where one is; FileProblem where it is not one of this run"
+        before = self.snapshot()
+        try: put_back(self, tree)
+        except Exception as problem:
+            put_back(self, before)
+            raise as_told(problem) from problem
         self.settings = self.config.values["trainer"]
 
     def fresh(self):
@@ -220,14 +226,11 @@ class Trainer(Asked):
         tree = dict(env=source, env_settings=self.env_settings, players=players, state=self.state())
         write_tree(path, tree, kind="checkpoint")
 
-# %% ../../nbs/6_training/64_trainer.ipynb #d155a4be
-def load(path, env=None, # what makes the environment, where the run was made from code of your own
-         actors=None,    # {behaviour: Actor} of players whose algorithm has no name here
-         device=None):   # where the networks are from now on; None: where they were
-    "The trainer that was saved; FileProblem says what is missing"
-    tree = read_tree(path, kind="checkpoint")
+# %% ../../nbs/6_training/64_trainer.ipynb #31d4120d
+def from_tree(path, tree, env, actors, device):
+    "The trainer that stands in a file"
     source = checked_source(path, env, tree["env"])
-    cast = saved_cast(path, tree["players"], find(source, tree["env_settings"]), actors or {})
+    cast = saved_cast(path, tree["players"], find(source, tree["env_settings"]), actors)
     config = config_for(cast)
     config.restore(tree["state"]["config"])
     if device:
@@ -237,3 +240,14 @@ def load(path, env=None, # what makes the environment, where the run was made fr
     trainer = Trainer(source, cast, config=config, env_settings=tree["env_settings"], memory=memories)
     trainer.restore(tree["state"])
     return trainer
+
+# %% ../../nbs/6_training/64_trainer.ipynb #d155a4be
+def load(path, env=None, # what makes the environment, where the run was made from code of your own
+         actors=None,    # {behaviour: Actor} of players whose algorithm has no name here
+         device=None):   # where the networks are from now on; None: where they were
+    "The trainer that was saved; FileProblem says what is missing"
+    tree = read_tree(path, kind="checkpoint")
+    try: return from_tree(path, tree, env, actors or {}, device)
+    except FileNotFoundError: raise
+    except Exception as problem:
+        raise as_told(problem) from problem
