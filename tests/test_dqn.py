@@ -1,11 +1,15 @@
 """DQN's ways to explore and to draw: they change in mid-run, obey masks, restore exactly, and learn."""
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
+from rlbench.algos.algorithm import get
 from rlbench.core.state import same
+from rlbench.envs.env import EnvProblem
 from rlbench.envs.probes import PROBES
 from rlbench.training.trainer import Trainer, load
+from tests.conftest import small
 
 GAMMA = .9
 SMALL = dict(learning_starts=40, buffer_size=300, batch_size=16, hidden=(16,), target_update_interval=7, log_every=50)
@@ -60,6 +64,51 @@ def test_forbidden_actions_are_never_taken(how):
     for _ in range(300):
         row = trainer.until("step").data
         assert row.obs.action_mask[0, row.act[0]] == 1
+
+
+class Closing(gym.Env):
+    "Three doors that close one after another; the last observation, or a live one, may leave none open"
+    observation_space = gym.spaces.Dict(light=gym.spaces.Box(0, 1, (1,)), action_mask=gym.spaces.MultiBinary(3))
+    action_space = gym.spaces.Discrete(3)
+
+    def __init__(self, closed_at):
+        self.closed_at = closed_at
+
+    def look(self):
+        mask = np.array([self.steps < self.closed_at, 0, self.steps < self.closed_at], np.int8)
+        return dict(light=np.zeros(1, np.float32), action_mask=mask)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.look(), {}
+
+    def step(self, act):
+        self.steps += 1
+        return self.look(), 1., self.steps == 3, False, {}
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+def test_after_the_end_every_action_may_be_forbidden(algo):
+    trainer = Trainer(lambda: Closing(3), algo, **small(get(algo))).run(steps=300)
+    assert trainer.updates > 5
+    assert all(weight.isfinite().all() for weight in trainer.learner.nets.parameters())
+    assert all(part.isfinite().all() for part in trainer.learner.last.parts.values())
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+@pytest.mark.parametrize("closed_at", [0, 2])
+def test_where_no_action_is_allowed_the_environment_is_named(algo, closed_at):
+    with pytest.raises(EnvProblem, match="allows no action"):
+        Trainer(lambda: Closing(closed_at), algo, **small(get(algo))).run(steps=300)
+
+
+@pytest.mark.parametrize("algo", ["dqn", "sac"])
+def test_a_memory_that_is_full_is_enough_to_learn_from(algo):
+    env = dict(dqn="CartPole-v1", sac="Pendulum-v1")[algo]
+    trainer = Trainer(env, algo, buffer_size=20, learning_starts=100, batch_size=4, hidden=(8,))
+    trainer.until("update")
+    assert trainer.steps == 20
 
 
 FAST = dict(gamma=GAMMA, lr=.01, hidden=(32,), learning_starts=64, target_update_interval=20, batch_size=32,

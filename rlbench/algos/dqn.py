@@ -38,9 +38,9 @@ def mask_of(obs):
     return obs["action_mask"].bool() if isinstance(obs, dict) and "action_mask" in obs else None
 
 def allowed(q, obs):
-    "(B, A) values, -inf where an action is forbidden"
+    "(B, A) values, -inf where an action is forbidden; as they are where all are, as after an end"
     mask = mask_of(obs)
-    return q if mask is None else q.masked_fill(~mask, -torch.inf)
+    return q if mask is None else q.masked_fill(~mask & mask.any(-1, keepdim=True), -torch.inf)
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #db6e59f3
 def at_once(rows, gamma):

@@ -20,7 +20,9 @@ class Replaying:
 
     def due(self, memory, own, fresh):
         missing = self.train_freq - int(fresh.sum())
-        if missing <= 0: missing = self.learning_starts - len(memory)
+        if missing <= 0:
+            places = memory.capacity * memory.num_envs    # who can hold no more need not wait for more
+            missing = min(self.learning_starts, places) - len(memory)
         return rounds(missing, memory.num_envs)
 
     def round_size(self):

@@ -18,6 +18,7 @@ from matplotlib.ticker import EngFormatter
 from PIL import Image
 
 from ..core.batch import as_numpy
+from ..envs.place import why_no_picture
 from .components import styled
 from .drawing import BLUE, GREEN, ORANGE, Sheet, draw_bars, encode_image, span_of
 from .figures import Picture, cover
@@ -125,10 +126,15 @@ class EnvFrame(View):
     @classmethod
     def fits(cls, trainer, who):
         without_display()
-        return trainer.env.render() is not None
+        try: return trainer.env.render() is not None
+        except Exception: return True          # `draw` says what is wrong
 
     def draw(self, trainer, moving):
-        frame = trainer.env.render()
+        try: frame = trainer.env.render()
+        except Exception as problem:
+            self.blank("no picture", moving)
+            self.said = why_no_picture(problem)
+            return
         if frame is None: return
         self.show(np.ascontiguousarray(frame), moving)
         self.said = f"observation {in_words(trainer.obs[self.who][0], 8)}"

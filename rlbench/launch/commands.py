@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['FLAGS', 'KINDS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 'MISTAKES', 'COMMANDS', 'assignments',
            'by_behaviour', 'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation',
-           'text_of_evaluation', 'trainer_of', 'run_evaluate', 'frames_of', 'write_animation', 'run_play', 'handles',
-           'spaces_text', 'notebook_of', 'row_about', 'overview', 'kind_of', 'run_algorithms', 'settings_table',
-           'run_explain', 'bench_notebook', 'run_lab', 'carry_out']
+           'text_of_evaluation', 'trainer_of', 'run_evaluate', 'drawn', 'frames_of', 'write_animation', 'run_play',
+           'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview', 'kind_of', 'run_algorithms',
+           'settings_table', 'run_explain', 'bench_notebook', 'run_lab', 'carry_out']
 
 # %% ../../nbs/9_launch/90_commands.ipynb #2fa4d380
 import importlib.util
@@ -29,6 +29,7 @@ from ..core.state import FileProblem, Streams, write_atomically, write_text
 from ..core.words import ConfigError
 from ..envs.env import EnvProblem
 from ..envs.find import make
+from ..envs.place import why_no_picture
 from ..training.evaluate import evaluate
 from ..training.runs import RunProblem, RunSettings, find_run, newest
 from ..training.setup import TrainerSettings
@@ -113,6 +114,13 @@ def run_evaluate(args):
     return 0
 
 # %% ../../nbs/9_launch/90_commands.ipynb #e7527399
+def drawn(env):
+    "The picture of an environment; EnvProblem where it cannot be had"
+    try: return env.render()
+    except Exception as problem:
+        raise EnvProblem(f"{env.id}: {why_no_picture(problem)}") from problem
+
+# %% ../../nbs/9_launch/90_commands.ipynb #4cde87fa
 def frames_of(trainer, episodes, seed, max_steps):
     "Pictures (H, W, 3) of greedy episodes; EnvProblem where the environment cannot be drawn"
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")     # pygame draws into memory
@@ -124,7 +132,7 @@ def frames_of(trainer, episodes, seed, max_steps):
     obs = env.reset(seed)
     pictures = []
     while min(one.total for one in env.episodes.values()) < episodes and len(pictures) < max_steps:
-        pictures.append(env.render())
+        pictures.append(drawn(env))
         acts = {who: actor.act(obs[who], greedy=who in trainer.learners)[0] for who, actor in actors.items()}
         for who, step in env.step(acts).items():
             actors[who].begin(step.first)
