@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from rlbench.core.spaces import AGENT
 from rlbench.core.state import same, snapshot
@@ -218,3 +219,12 @@ def test_evaluation_of_two_is_one_for_each():
     assert set(found) == set(CHASE)
     assert all(len(one.returns) == 3 for one in found.values())
     assert np.allclose(found["chaser"].returns, -found["runner"].returns, atol=1e-4)
+
+
+def test_a_policy_acts_inside_the_box_and_an_actor_as_it_likes():
+    trainer = Trainer("Pendulum-v1", "ppo", hidden=(8,))
+    with torch.no_grad():
+        trainer.learner.nets.policy.net.layers[-1].bias.fill_(9.)
+    obs = np.zeros((4, 3), np.float32)
+    assert (trainer.policy.act(obs, greedy=False) <= 2).all() and trainer.policy.act(obs[0]) == 2
+    assert (trainer.actors["agent"].act(obs, greedy=True)[0] > 2).all()       # what is stored is what was chosen

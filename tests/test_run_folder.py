@@ -210,6 +210,15 @@ def test_force_leaves_nothing_of_the_old_run(tmp_path):
     assert read(tmp_path / "a", "status.json")["steps"] in (300, 301)
 
 
+@pytest.mark.parametrize("env", ["os:abort", "mine.py:Maze"])
+def test_a_file_does_not_choose_code_to_run(tmp_path, env):
+    (tmp_path / "mine.py").write_text("import gymnasium\nraise SystemExit")
+    file = tmp_path / "run.toml"
+    file.write_text(f'env = "{env}"\nalgo = "ppo"\n')
+    with pytest.raises(ConfigError, match="would run code; say it yourself"):
+        train(config=file)
+
+
 def names(path):
     "All that lies in a folder"
     return sorted(str(one.relative_to(path)) for one in path.rglob("*"))

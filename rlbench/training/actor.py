@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..core.batch import Batch
-from ..core.spaces import parts_of
+from ..core.spaces import clipped_to, parts_of
 from ..core.state import FileProblem
 from ..policies.networks import in_numpy
 
@@ -141,6 +141,7 @@ class Policy:
         carry = self.actor.carry
         if carry is not None and len(carry) != len(rows): self.begin()
         act, _ = self.actor.act(rows, greedy)
+        act = clipped_to(self.actor.spec.action_space, act)   # as environments take it
         return act[0] if single else act
 
     def __repr__(self):
