@@ -300,8 +300,7 @@ train("CartPole-v1", "ppo", run_id="a", folder=sys.argv[1], steps=10**8, eval_ev
 """
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_whoever_is_told_to_stop_writes_a_checkpoint(tmp_path, sign):
+def test_whoever_is_told_to_end_writes_a_checkpoint(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", LONG, str(tmp_path)])
     status = tmp_path / "a" / "status.json"
     deadline = time.monotonic() + 60
@@ -310,7 +309,7 @@ def test_whoever_is_told_to_stop_writes_a_checkpoint(tmp_path, sign):
         time.sleep(.05)
     with pytest.raises(RunProblem, match="is in use"):
         train("CartPole-v1", "ppo", run_id="a", folder=tmp_path, resume=True)
-    process.send_signal(sign)
+    process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
     told = json.loads(status.read_text())
     assert told["state"] == "interrupted" and load(newest(tmp_path / "a")).steps == told["steps"]
