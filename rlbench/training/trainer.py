@@ -248,6 +248,5 @@ def load(path, env=None, # what makes the environment, where the run was made fr
     "The trainer that was saved; FileProblem says what is missing"
     tree = read_tree(path, kind="checkpoint")
     try: return from_tree(path, tree, env, actors or {}, device)
-    except FileNotFoundError: raise
     except Exception as problem:
         raise as_told(problem) from problem
