@@ -11,7 +11,7 @@ import torch
 
 from rlbench.core.batch import each
 from rlbench.core.spaces import AGENT
-from rlbench.core.state import same, snapshot, write_tree
+from rlbench.core.state import FileProblem, same, snapshot, write_tree
 from rlbench.core.words import ConfigError
 from rlbench.training.actor import NoiseStream, to_tensors
 from rlbench.training.setup import checked_device
@@ -202,7 +202,7 @@ def test_a_run_from_a_graphics_card_is_loaded_elsewhere(tmp_path):
     tree = dict(env="CartPole-v1", env_settings={}, players=dict(agent="ppo"), state=there.state())
     tree["state"]["config"] = tree["state"]["config"] + [["python", {"trainer.device": "cuda:9"}]]
     write_tree(tmp_path / "far.rlb", tree, kind="checkpoint")
-    with pytest.raises(ConfigError, match="is not here"):
+    with pytest.raises(FileProblem, match="is not here"):
         load(tmp_path / "far.rlb")
     here = load(tmp_path / "far.rlb", device="cpu")
     for trainer in (there, here):

@@ -66,10 +66,10 @@ def pole(**settings):
 
 ALONE = [
     (lambda: Workbench("CartPole-v1"), ConfigError, "which algorithm?"),
-    (lambda: pole(hidden=(-3,)), ConfigError, "hidden = (-3,): expected numbers such as (64, 64) of at least 1"),
+    (lambda: pole(hidden=(-3,)), ConfigError, "hidden = (-3,): expected numbers such as (64, 64) from 1 to 65,536"),
     (lambda: pole(hidden=(0,)), ConfigError, "hidden = (0,)"),
-    (lambda: pole(threads=10**9), ConfigError, "threads = 1000000000: expected a whole number from 1 to 1024"),
-    (lambda: pole(num_envs=10**9), ConfigError, "num_envs = 1000000000: expected a whole number from 1 to 65536"),
+    (lambda: pole(threads=10**9), ConfigError, "threads = 1000000000: expected a whole number from 1 to 1,024"),
+    (lambda: pole(num_envs=10**9), ConfigError, "num_envs = 1000000000: expected a whole number from 1 to 65,536"),
     (lambda: pole(env_settings=dict(wind=3)), EnvProblem, "was not made with env_settings wind"),
     (lambda: Trainer("CartPole-v1", PPO), ConfigError, "PPO is a class; give its name 'ppo', or PPO(…)"),
     (lambda: Trainer("CartPole-v1", "bc", memory=3), ConfigError, "memory: expected a Ring"),
@@ -89,7 +89,7 @@ def test_nothing_is_made(call, kind, words, tmp_path, monkeypatch):
 
 
 def test_a_run_is_loaded_into_its_own_environment_only(file):
-    with pytest.raises(FileProblem, match="weights do not fit the networks: .*expected"):
+    with pytest.raises(FileProblem, match="not a state of Acrobot-v1 .*: .*expected"):
         load(file, env="Acrobot-v1")
 
 

@@ -65,7 +65,7 @@ class BanditSettings(Algorithm):
     ucb: float | Schedule = hp(0., "c, how much an arm gains by being little known", up="it settles too early", low=0)
     initial: float = hp(0., "every Q at the start", up="it should try everything (needs a constant α)", live=False)
     spread: float = hp(1., "deviation of a payout, for the normal belief", up="payouts are noisy", low=0)
-    buffer_size: int = hp(1000, "pulls kept to look at, over all environments", low=1, live=False)
+    buffer_size: int = hp(1000, "pulls kept to look at, over all environments", low=1, high=1_000_000_000, live=False)
 
 # %% ../../nbs/4_algos/411_bandits.ipynb #97f6c00a
 class ArmRules(BanditSettings):
@@ -148,7 +148,7 @@ class PreferenceSettings(Algorithm):
     gamma: float = hp(0., "a pull has no consequences", high=0)
     lr: float | Schedule = hp(.1, "α, step along the gradient", up="learning is steady but slow", low=0)
     baseline: bool = hp(True, "compare a payout with the average so far")
-    buffer_size: int = hp(1000, "pulls kept to look at, over all environments", low=1, live=False)
+    buffer_size: int = hp(1000, "pulls kept to look at, over all environments", low=1, high=1_000_000_000, live=False)
 
 # %% ../../nbs/4_algos/411_bandits.ipynb #e60c716b
 class PreferenceTables(OneStep, PreferenceSettings):

@@ -23,10 +23,11 @@ from ..policies.networks import policy_net
 class BCSettings(Algorithm):
     "What can be set"
     lr: float | Schedule = hp(1e-3, "learning rate of Adam", up="learning is steady but slow", low=0)
-    n_epochs: int = hp(20, "passes over the demonstrations", up="it has not learned them yet", low=1)
-    batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1)
+    n_epochs: int = hp(20, "passes over the demonstrations", up="it has not learned them yet", low=1, high=10_000)
+    batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
     ent_coef: float = hp(1e-3, "weight of the entropy bonus", up="it is too sure of what it has seen", low=0)
-    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="behaviour is too simple", low=1,
+    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="behaviour is too simple",
+                                 low=1, high=65_536,
                                  live=False)
 
 # %% ../../nbs/4_algos/450_bc.ipynb #bcde844f

@@ -38,7 +38,8 @@ class CountSettings(Exploring, Algorithm):
     bonus_coef: float = hp(.1, "bonus for coming somewhere for the first time, in units of the reward",
                            up="it settles too early", low=0)
     bonus_gamma: float = hp(.9, "discount of the bonus", up="what is rare lies far away", low=0, high=.999)
-    buffer_size: int = hp(1000, "transitions kept to look at, over all environments", low=1, live=False)
+    buffer_size: int = hp(1000, "transitions kept to look at, over all environments",
+                          low=1, high=1_000_000_000, live=False)
 
 # %% ../../nbs/4_algos/421_count_bonus.ipynb #525bbb83
 @register("count_bonus")

@@ -69,9 +69,9 @@ class DQNSettings(Exploring, Algorithm):
                                "with less", up="one ε does not suit all phases", low=0)
     shake_interval: int = hp(100, "updates between two draws of the noise on the weights",
                              up="it should persist in its oddities", low=1)
-    batch_size: int = hp(64, "transitions in a minibatch", up="updates are noisy", low=1)
+    batch_size: int = hp(64, "transitions in a minibatch", up="updates are noisy", low=1, high=1_000_000)
     train_freq: int = hp(1, "environment steps between two rounds of updates", up="steps are cheap", low=1)
-    gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1)
+    gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1, high=10_000)
     target_update_interval: int = hp(500, "updates between two renewals of the target network",
                                      up="values run away", low=1)
     tau: float = hp(1., "share of the online network that a renewal takes over; 1 is a copy",
@@ -86,8 +86,9 @@ class DQNSettings(Exploring, Algorithm):
                                                    up="values are wrong where errors were large", low=0, high=1)
     learning_starts: int = hp(1000, "transitions stored before learning starts", up="first values mislead it", low=1)
     buffer_size: int = hp(50_000, "transitions remembered, over all environments", up="it forgets what it knew",
-                          low=1, live=False)
-    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="values are too simple", low=1, live=False)
+                          low=1, high=1_000_000_000, live=False)
+    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="values are too simple",
+                                 low=1, high=65_536, live=False)
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #88e62708
 def with_next_steps(memory, drawn, n):

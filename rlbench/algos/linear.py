@@ -119,9 +119,9 @@ class LinearSettings(Sarsa):
     epsilon: float | Schedule = hp(0., "ε, probability of a random action; 0 leaves exploring to optimism",
                                    up="the agent keeps missing something", low=0, high=1)
     tiles: int = hp(8, "tiles along each dimension of a box", up="values change within short distances",
-                    low=1, live=False)
+                    low=1, high=1_000, live=False)
     tilings: int = hp(8, "tilings over one another; a power of two, four times the dimensions or more, "
-                      "shifts best", up="values look like stairs", low=1, live=False)
+                      "shifts best", up="values look like stairs", low=1, high=1_000, live=False)
     low: tuple[float, ...] | None = hp(None, "where the tiles begin in each dimension; "
                                        "none: the bounds of the space", live=False)
     high: tuple[float, ...] | None = hp(None, "where the tiles end in each dimension; "
@@ -198,7 +198,8 @@ class PredictionSettings(Algorithm):
     policy: tuple[float, ...] | None = hp(None, "chance of each action under the policy that is valued; "
                                           "none: as it acts", live=False)
     initial: float | tuple[float, ...] = hp(0., "weights at the start, one number or all", live=False)
-    buffer_size: int = hp(1000, "transitions kept to look at, over all environments", low=1, live=False)
+    buffer_size: int = hp(1000, "transitions kept to look at, over all environments",
+                          low=1, high=1_000_000_000, live=False)
 
 # %% ../../nbs/4_algos/417_linear.ipynb #4170a018
 def features_of(space):

@@ -79,9 +79,10 @@ class MonteCarloSettings(Algorithm):
                                      up="the policy has changed since the first episodes", low=0, high=1)
     first_visit: bool = hp(True, "learn from the first visit of a pair in an episode; or from every")
     initial: float = hp(0., "every Q at the start", up="it should try everything (needs a constant α)", live=False)
-    n_episodes: int = hp(1, "episodes to wait for before learning from them", up="there are many environments", low=1)
+    n_episodes: int = hp(1, "episodes to wait for before learning from them", up="there are many environments",
+                         low=1, high=1_000_000)
     buffer_size: int = hp(100_000, "transitions kept, over all environments; a longer episode is not learned from",
-                          up="episodes are long", low=1, live=False)
+                          up="episodes are long", low=1, high=1_000_000_000, live=False)
 
 # %% ../../nbs/4_algos/413_monte_carlo.ipynb #97f8c004
 class Correcting(MonteCarloSettings):

@@ -113,9 +113,11 @@ class PlanSettings(Algorithm):
     "What can be set for all planners"
     theta: float = hp(1e-8, "largest change of a sweep that counts as none, in units of the reward",
                       up="a rough answer will do", low=0)
-    batch_size: int | None = hp(None, "states backed up at once; none: all, 1: in place", up="sweeps are slow", low=1)
+    batch_size: int | None = hp(None, "states backed up at once; none: all, 1: in place", up="sweeps are slow",
+                                low=1, high=1_000_000)
     initial: float = hp(0., "value of every state at the start", live=False)
-    buffer_size: int = hp(1000, "transitions of the finished policy kept to look at", low=1, live=False)
+    buffer_size: int = hp(1000, "transitions of the finished policy kept to look at",
+                          low=1, high=1_000_000_000, live=False)
 
 # %% ../../nbs/4_algos/412_planning.ipynb #2135c58d
 class Planning(PlanSettings):

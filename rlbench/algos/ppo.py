@@ -50,9 +50,10 @@ class PPOSettings(Algorithm):
     gae_lambda: float = hp(.95, "λ of the advantage estimate", up="the critic is not to be trusted", low=0, high=1)
     clip_range: float | Schedule = hp(.2, "largest useful change of an action's probability, as a share",
                                       up="learning is steady but slow", low=0)
-    n_steps: int = hp(128, "steps of each environment in a rollout", up="rewards come late", low=1, live=False)
-    n_epochs: int = hp(4, "passes over a rollout", up="steps are dear", low=1)
-    batch_size: int = hp(256, "rows of a minibatch", up="updates are noisy", low=1)
+    n_steps: int = hp(128, "steps of each environment in a rollout", up="rewards come late",
+                      low=1, high=1_000_000, live=False)
+    n_epochs: int = hp(4, "passes over a rollout", up="steps are dear", low=1, high=10_000)
+    batch_size: int = hp(256, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
     vf_coef: float = hp(.5, "weight of the value loss", up="the critic lags behind", low=0)
     ent_coef: float | Schedule = hp(0., "weight of the entropy bonus", up="it settles too early", low=0)
     max_grad_norm: float | None = hp(.5, "longest gradient", up="updates are cut too often", low=0)
@@ -61,7 +62,7 @@ class PPOSettings(Algorithm):
     normalize_advantage: bool = hp(True, "advantages of a minibatch to mean 0 and deviation 1")
     normalize_obs: bool = hp(False, "observations to running mean 0 and deviation 1", live=False)
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers, in policy and critic",
-                                 up="behaviour is too simple", low=1, live=False)
+                                 up="behaviour is too simple", low=1, high=65_536, live=False)
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #05ffdc96
 def ppo_loss(algo, pi, val, batch):

@@ -30,7 +30,8 @@ class QSettings(Exploring, Algorithm):
     lr: float | Schedule = hp(.5, "α, share of the error that is corrected at once", up="the world is deterministic",
                               low=0, high=1)
     initial: float = hp(0., "every value at the start", up="it should try everything once (optimism)", live=False)
-    buffer_size: int = hp(1000, "transitions kept to look at, over all environments", low=1, live=False)
+    buffer_size: int = hp(1000, "transitions kept to look at, over all environments",
+                          low=1, high=1_000_000_000, live=False)
 
 # %% ../../nbs/4_algos/420_qlearning.ipynb #f9c8def5
 @register("qlearning")

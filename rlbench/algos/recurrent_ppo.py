@@ -69,7 +69,7 @@ def values_along(policy, rows):
 @dataclass(frozen=True)
 class RecurrentPPO(PPO):
     "PPO with a memory (GRU or LSTM), learned through time"
-    memory_size: int = hp(64, "units of the memory", up="there is more to remember", low=1, live=False)
+    memory_size: int = hp(64, "units of the memory", up="there is more to remember", low=1, high=65_536, live=False)
     cell: str = hp("gru", "kind of memory", choices=tuple(CELLS), live=False)
     vf_coef: float = hp(.025, "weight of the value loss; small, for critic and policy share the memory",
                         up="the critic lags behind", low=0)

@@ -24,14 +24,15 @@ from ..policies.networks import MLP, policy_net
 class REINFORCESettings(Algorithm):
     "What can be set"
     lr: float | Schedule = hp(3e-3, "learning rate of Adam", up="learning is steady but slow", low=0)
-    n_episodes: int = hp(8, "episodes for one update", up="updates are noisy", low=1)
+    n_episodes: int = hp(8, "episodes for one update", up="updates are noisy", low=1, high=1_000_000)
     baseline: bool = hp(True, "subtract a learned value of the state", up="returns vary much", live=False)
     vf_coef: float = hp(.25, "weight of the value loss, with a baseline", up="the baseline lags behind", low=0)
     ent_coef: float | Schedule = hp(0., "weight of the entropy bonus", up="it settles too early", low=0)
     max_grad_norm: float | None = hp(None, "longest gradient", up="updates are cut too often", low=0)
     buffer_size: int = hp(10_000, "transitions kept, over all environments; an episode must be seen whole",
-                          up="episodes are long", low=1, live=False)
-    hidden: tuple[int, ...] = hp((64,), "units of the hidden layers", up="behaviour is too simple", low=1, live=False)
+                          up="episodes are long", low=1, high=1_000_000_000, live=False)
+    hidden: tuple[int, ...] = hp((64,), "units of the hidden layers", up="behaviour is too simple",
+                                 low=1, high=65_536, live=False)
 
 # %% ../../nbs/4_algos/440_reinforce.ipynb #b0a1c2d7
 def whole_episode_rows(memory, counts):

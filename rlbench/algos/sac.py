@@ -67,14 +67,15 @@ def usual_entropy(space):
 @dataclass(frozen=True)
 class SACSettings(Algorithm):
     "What can be set"
-    lr: float | Schedule = hp(3e-4, "learning rate of policy and temperature", up="learning is steady but slow", low=0)
+    lr: float | Schedule = hp(3e-4, "learning rate of policy and temperature", up="learning is steady but slow",
+                              low=0)
     critic_lr: float | Schedule = hp(1e-3, "learning rate of the critics", up="the critics lag behind", low=0)
-    batch_size: int = hp(256, "transitions in a minibatch", up="updates are noisy", low=1)
+    batch_size: int = hp(256, "transitions in a minibatch", up="updates are noisy", low=1, high=1_000_000)
     buffer_size: int = hp(1_000_000, "transitions remembered, over all environments", up="it forgets what it knew",
-                          low=1, live=False)
+                          low=1, high=1_000_000_000, live=False)
     learning_starts: int = hp(100, "transitions stored before learning starts", up="first values mislead it", low=1)
     train_freq: int = hp(1, "environment steps between two rounds of updates", up="steps are cheap", low=1)
-    gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1)
+    gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1, high=10_000)
     tau: float = hp(.005, "share of the critics that their targets take over after each update", up="values lag behind",
                     low=0, high=1)
     ent_coef: float | None = hp(None, "temperature α, the price of entropy; none: learned",
@@ -82,7 +83,8 @@ class SACSettings(Algorithm):
     target_entropy: float | None = hp(None, "nats that a learned temperature aims at; "
                                       "none: -1 for each dimension of [-1, 1]",
                                       up="it settles too early", live=False)
-    hidden: tuple[int, ...] = hp((256, 256), "units of the hidden layers", up="behaviour is too simple", low=1,
+    hidden: tuple[int, ...] = hp((256, 256), "units of the hidden layers", up="behaviour is too simple",
+                                 low=1, high=65_536,
                                  live=False)
 
 # %% ../../nbs/4_algos/443_sac.ipynb #4510492c

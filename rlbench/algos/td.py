@@ -62,7 +62,7 @@ class TDSettings(Algorithm):
     initial: float = hp(0., "every value at the start",
                         up="it should try everything once (optimism)", live=False)
     buffer_size: int = hp(1000, "transitions kept to look at, over all environments; "
-                          "what an update needs at least", low=1, live=False)
+                          "what an update needs at least", low=1, high=1_000_000_000, live=False)
 
     n_step = 1
 

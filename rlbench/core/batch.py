@@ -39,7 +39,7 @@ class Batch(dict):
 
     def __getitem__(self, at):
         if isinstance(at, str): return dict.__getitem__(self, at)
-        return Batch({name: column[at] for name, column in self.items()})
+        return each(itemgetter(at), self)
 
     def __setitem__(self, at, value):
         if isinstance(at, str): return dict.__setitem__(self, at, value)

@@ -54,9 +54,9 @@ def kinds_of(annotation):
 def range_words(low, high):
     "The allowed range in words, or nothing"
     if low is None and high is None: return ""
-    if low is None: return f" of at most {high}"
-    if high is None: return f" of at least {low}"
-    return f" from {low} to {high}"
+    if low is None: return f" of at most {high:,}"
+    if high is None: return f" of at least {low:,}"
+    return f" from {low:,} to {high:,}"
 
 # %% ../../nbs/0_core/04_settings.ipynb #887a8505
 def kinds_words(kinds, limits):

@@ -5,11 +5,12 @@
 # %% auto #0
 __all__ = ['PLAIN', 'LEAVES', 'READ', 'VERSION', 'Streams', 'refuse_kind', 'snapshot', 'same', 'as_bits', 'told_state',
            'went_back', 'FileProblem', 'write_atomically', 'write_text', 'has_plain_keys', 'to_json', 'from_json',
-           'write_tree', 'checked_head', 'read_tree']
+           'write_tree', 'check_ordinary', 'check_sizes', 'array_in', 'Arrays', 'checked_head', 'read_tree']
 
 # %% ../../nbs/0_core/07_state.ipynb #f10950d7
 import copy
 import json
+import math
 import os
 import secrets
 import zipfile
@@ -109,17 +110,18 @@ def write_atomically(path, write):
     path = Path(path)
     if path.is_dir():
         raise FileProblem(f"{path}: is a folder, expected a name for a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with part.open("xb") as file:                     # with the rights that the user's files have
             write(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    except OSError as problem:
+        raise FileProblem(f"{path}: cannot be written ({problem.strerror or problem})") from problem
+    finally:
+        if part.exists(): part.unlink()
 
 # %% ../../nbs/0_core/07_state.ipynb #e987c810
 def write_text(path, text):
@@ -181,6 +183,48 @@ def write_tree(path, tree, kind):
             archive.writestr("tree.json", json.dumps(head))
     write_atomically(path, write)
 
+# %% ../../nbs/0_core/07_state.ipynb #d77d1e52
+def check_ordinary(path):
+    "FileProblem where a path is something else than a file: reading a pipe or a device may never end"
+    path = Path(path)
+    if not path.exists(): raise FileProblem(f"{path}: no such file")
+    if path.is_dir(): raise FileProblem(f"{path}: is a folder, expected a file")
+    if not path.is_file():
+        raise FileProblem(f"{path}: is no ordinary file, but a pipe, a socket or a device")
+
+# %% ../../nbs/0_core/07_state.ipynb #ffe4547b
+def check_sizes(archive):
+    "ValueError where members are larger than the file that they are in"
+    members = archive.infolist()
+    packed = any(one.compress_type != zipfile.ZIP_STORED for one in members)
+    if packed or sum(one.file_size for one in members) > os.fstat(archive.fp.fileno()).st_size:
+        raise ValueError("its members are larger than the file")
+
+# %% ../../nbs/0_core/07_state.ipynb #581dd2ee
+def array_in(archive, name):
+    "An array of an archive; ValueError where it is not what it says"
+    with archive.open(name) as member:
+        np.lib.format.read_magic(member)
+        shape, _, kind = np.lib.format.read_array_header_1_0(member)
+        content = bytearray(member.read())
+    if kind.hasobject or math.prod(shape) * kind.itemsize != len(content):
+        raise ValueError(f"{name} says that it holds {shape} of {kind}, and has {len(content):,} bytes")
+    return np.ndarray(shape, kind, content)
+
+# %% ../../nbs/0_core/07_state.ipynb #b47df568
+class Arrays:
+    "The arrays of an archive by number, each to be had once"
+
+    def __init__(self, archive):
+        self.archive = archive
+        self.taken = set()
+
+    def __call__(self, number):
+        if number in self.taken:
+            raise ValueError(f"array {number} stands in two places")
+        self.taken.add(number)
+        return array_in(self.archive, f"{number}.npy")
+
 # %% ../../nbs/0_core/07_state.ipynb #b4b47161
 def checked_head(path, archive, kind):
     "What stands at the head of a file, or why it is not ours"
@@ -199,18 +243,16 @@ def checked_head(path, archive, kind):
 # %% ../../nbs/0_core/07_state.ipynb #fbea8ec0
 def read_tree(path, kind):
     "The tree that `write_tree` wrote; FileProblem says why where it cannot be had"
+    check_ordinary(path)
     try:
         with zipfile.ZipFile(path) as archive:
+            check_sizes(archive)
             head = checked_head(path, archive, kind)
-            def array(i):
-                with archive.open(f"{i}.npy") as member:
-                    return np.lib.format.read_array(member, allow_pickle=False)
-            return from_json(head["tree"], array)
-    except FileNotFoundError:
-        raise FileProblem(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise FileProblem(f"{path}: is a folder, expected a file") from None
+            return from_json(head["tree"], Arrays(archive))
+    except FileProblem: raise
     except zipfile.BadZipFile as problem:
         raise FileProblem(f"{path}: truncated, damaged or not an rlbench file ({problem})") from None
-    except (KeyError, ValueError, EOFError) as problem:
-        raise FileProblem(f"{path}: damaged ({problem})") from None
+    except OSError as problem:
+        raise FileProblem(f"{path}: cannot be read ({problem.strerror or problem})") from None
+    except Exception as problem:                          # a damaged file fails wherever it is damaged
+        raise FileProblem(f"{path}: damaged ({type(problem).__name__}: {problem})") from None

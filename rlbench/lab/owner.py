@@ -304,7 +304,7 @@ class Owner(Motion):
     def once(self):
         "One event, and what it completes"
         try:
-            event = self.trainer.advance()
+            event = self.trainer.whole_event()
             if event is None: return self.stop("done")
             self.event = event
             self.count += 1

@@ -40,6 +40,11 @@ class Group:
         for settings in self.optimiser.param_groups:
             settings["lr"] = lr
 
+    def go_back(self, tree):
+        "Take over an optimiser's moments; its settings stay as they are, and torch would keep the very tensors"
+        mine = self.optimiser.state_dict()
+        self.optimiser.load_state_dict(mine | dict(state=snapshot(tree["state"])))
+
     def step(self, loss):
         "One step down the gradient of a loss -> the gradient's length before it was shortened"
         for parameter, gradient in zip(self.parameters, grad(loss, self.parameters)):
@@ -198,7 +203,7 @@ class LearnerState(Paced):
         "Go back to what `state` told; the settings must have been adopted before"
         self.actor.restore(tree["actor"])
         for name, group in self.groups.items():
-            group.optimiser.load_state_dict(snapshot(tree["optimisers"][name]))   # torch would keep the very tensors
+            group.go_back(tree["optimisers"][name])
         self.memory.restore(tree["memory"])
         went_back(self.own, tree["own"])
         device = self.device

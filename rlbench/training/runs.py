@@ -31,13 +31,14 @@ from .rule import metrics_row
 class RunSettings:
     "What can be set of a run on disk"
     steps: int = hp(100_000, "environment steps in all", up="it still improves", low=0, live=False)
-    updates: int | None = hp(None, "steps on minibatches in all; given, it counts instead of steps", low=0, live=False)
+    updates: int | None = hp(None, "steps on minibatches in all; given, it counts instead of steps",
+                             low=0, live=False)
     checkpoint_every: int = hp(10_000, "environment steps between two checkpoints (or updates, in a run of so many)",
                                up="checkpoints are large", low=1, live=False)
     keep_checkpoints: int = hp(3, "newest checkpoints kept, besides the best", low=1, live=False)
     eval_every: int = hp(10_000, "environment steps (or updates) between two greedy evaluations; 0: none, and the best "
                                  "is the best in training", up="evaluation takes long", low=0, live=False)
-    eval_episodes: int = hp(20, "episodes in an evaluation", up="returns vary", low=1, live=False)
+    eval_episodes: int = hp(20, "episodes in an evaluation", up="returns vary", low=1, high=1_000_000, live=False)
     tensorboard: bool = hp(False, "also write TensorBoard event files", live=False)
 
 # %% ../../nbs/6_training/67_runs.ipynb #6a378098

@@ -23,6 +23,7 @@ from ..envs.env import EnvProblem
 from ..envs.tabular import model_of
 from .actor import Actor
 from .learner import learner_for
+from .rule import BrokenOff
 
 # %% ../../nbs/6_training/63_setup.ipynb #d50dbb93
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ def new_actors_and_learners(env, cast, config, streams, memories):
 SWITCHES = ("collecting", "learning", "exploring")
 
 def state_of(trainer):
-    "The whole run as a tree of arrays and plain values"
+    "The whole run as a tree of arrays and plain values; BrokenOff in the middle of an event"
+    if trainer.begun: raise BrokenOff()
     actors = {name: actor.state() for name, actor in trainer.actors.items() if name not in trainer.learners}
     learners = {name: learner.state() for name, learner in trainer.learners.items()}
     switches = {name: getattr(trainer, name) for name in SWITCHES}
@@ -150,6 +152,7 @@ def put_back(trainer, tree):
     trainer.obs = snapshot(tree["obs"])
     for name in SWITCHES:
         setattr(trainer, name, tree[name])
+    trainer.begun = None
 
 # %% ../../nbs/6_training/63_setup.ipynb #6b28ded6
 def as_told(problem):

@@ -5,12 +5,11 @@
 # %% auto #0
 __all__ = ['names_of', 'agreed', 'Plan', 'layered', 'check_runs_no_code', 'agree', 'memory_from', 'contradictions', 'clash',
            'endless', 'new_trainer', 'check_same', 'kept_layers', 'resumed', 'weights_in', 'take_all_weights',
-           'only_acting', 'StopOnInterrupt', 'config_file', 'folder_for', 'run_to_end', 'finish', 'attach_all', 'train']
+           'only_acting', 'config_file', 'folder_for', 'run_to_end', 'finish', 'attach_all', 'train']
 
 # %% ../../nbs/6_training/68_train.ipynb #bda5db88
 import json
 import signal
-import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from ..envs.find import find
 from .actor import Actor, load_weights
 from .callbacks import Callbacks
 from .claims import claimed, clear, has_begun, not_a_run
+from .interrupts import StopOnInterrupt
 from .runs import RunFolder, RunProblem, RunSettings, find_run, newest, summary_writer, take_up, unit_of
 from .setup import TrainerSettings, cast_for, class_of, named
 from .trainer import Trainer, load
@@ -218,25 +218,6 @@ def only_acting(trainer):
     twin.exploring = False
     return twin
 
-# %% ../../nbs/6_training/68_train.ipynb #551aabb4
-class StopOnInterrupt:
-    "Within it, the first Ctrl-C, or the first SIGTERM of whoever shuts the machine down, only sets `stopped`"
-    stopped = False
-
-    def __enter__(self):
-        main = threading.current_thread() is threading.main_thread()        # only there may handlers be set
-        signs = (signal.SIGINT, signal.SIGTERM) if main else ()
-        self.before = {sign: signal.signal(sign, self.stop) for sign in signs}
-        return self
-
-    def stop(self, *_):
-        self.stopped = True
-        self.__exit__()
-
-    def __exit__(self, *_):
-        for sign, handler in self.before.items():
-            signal.signal(sign, handler)
-
 # %% ../../nbs/6_training/68_train.ipynb #351d7af9
 def config_file(plan, trainer):
     "What config.json holds"
@@ -322,7 +303,7 @@ def train(env=None, algo=None,  # as for a Trainer; None: as the config file say
     if initialize_from:
         take_all_weights(begun[0], find_run(initialize_from, folder))
     writes = path and not inference
-    with StopOnInterrupt() as interrupt, claimed(path) if writes else nullcontext():
+    with StopOnInterrupt(signal.SIGINT, signal.SIGTERM) as interrupt, claimed(path) if writes else nullcontext():
         trainer, plan = begun or resumed(path, plan)
         if inference: trainer = only_acting(trainer)
         hooks = attach_all(callbacks, trainer, resume)

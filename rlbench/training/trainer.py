@@ -12,10 +12,12 @@ import torch
 from tqdm.auto import tqdm
 
 from ..core.settings import whole_number
-from ..core.state import Streams, read_tree, snapshot, write_tree
+from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
 from ..envs.find import find
 from .actor import Policy
-from .rule import UNITS, Rule
+from .checks import check_state, rehearse
+from .interrupts import StopOnInterrupt, Undivided
+from .rule import UNITS
 from .setup import (as_told, cast_for, change, checked_source, config_for, envs_for, memories_for,
                                     named, new_actors_and_learners, put_back, saved_cast, saved_memories, state_of)
 
@@ -60,7 +62,7 @@ class Progress:
             self.bar.set_postfix_str(text, refresh=False)
 
 # %% ../../nbs/6_training/64_trainer.ipynb #96271543
-class Stepwise(Rule):
+class Stepwise(Undivided):
     "The rule, asked to go on by any size of step"
 
     def until(self, what, n=1):
@@ -70,7 +72,7 @@ class Stepwise(Rule):
         n = whole_number("until: n", n, low=1)
         while n > 0:
             self.check_possible(what)
-            event = self.advance()
+            event = self.whole_event()
             if event is None: break
             n -= bool(what(event) if callable(what) else what == "event" or what in event.marks)
         return event
@@ -93,12 +95,13 @@ class Stepwise(Rule):
         unit = "steps" if updates is None else "updates"
         count = whole_number(f"run: {unit}", steps if updates is None else updates)
         goal = Progress(self, unit, getattr(self, unit) + count, progress)
-        with torch_threads(self.settings.threads), goal.bar:
+        with torch_threads(self.settings.threads), goal.bar, StopOnInterrupt() as interrupt:
             while not (goal.arrived and (unit == "updates" or not self.owed)) and not stop():
                 if unit == "updates" and self.settled: break
                 event = self.advance()
                 if event is None: break
                 goal.show(event)
+                interrupt.check()
         return self
 
     @property
@@ -199,10 +202,10 @@ class Trainer(Asked):
 
     def restore(self, tree):
         "Go to where a snapshot was taken, or stay where one is; FileProblem where it is not one of this run"
-        before = self.snapshot()
+        before = None if self.begun else self.snapshot()
         try: put_back(self, tree)
         except Exception as problem:
-            put_back(self, before)
+            if before: put_back(self, before)
             raise as_told(problem) from problem
         self.settings = self.config.values["trainer"]
 
@@ -238,7 +241,13 @@ def from_tree(path, tree, env, actors, device):
         tree["state"]["config"] = config.state()
     memories = saved_memories(tree["state"]["learners"])
     trainer = Trainer(source, cast, config=config, env_settings=tree["env_settings"], memory=memories)
-    trainer.restore(tree["state"])
+    try:
+        check_state(trainer, tree["state"])
+        trainer.restore(tree["state"])
+        for learner in trainer.learners.values(): rehearse(learner)
+    except BaseException:
+        trainer.env.close()
+        raise
     return trainer
 
 # %% ../../nbs/6_training/64_trainer.ipynb #d155a4be
@@ -249,4 +258,5 @@ def load(path, env=None, # what makes the environment, where the run was made fr
     tree = read_tree(path, kind="checkpoint")
     try: return from_tree(path, tree, env, actors or {}, device)
     except Exception as problem:
-        raise as_told(problem) from problem
+        text = str(as_told(problem)).removeprefix(f"{path}: ")
+        raise FileProblem(f"{path}: {text}") from problem

@@ -1,0 +1,376 @@
+"""What goes wrong when things go wrong: hostile files, unlucky moments, odd settings.
+
+    python benchmarks/faults.py [--only FAMILY ...] [--cases 300] [--write]
+
+Every case ends as one of these:
+
+    refused    one of our own errors, in one clear message
+    went on    nothing was wrong after all, and the run goes on
+    FOREIGN    an error that is not ours
+    CRASHED    accepted, and then an error, or the end of the process
+    WRONG      accepted, and something else than promised came of it
+
+The last three are faults: where there are any, they are told case by case, and the exit status is 1.
+--write keeps the counts in benchmarks/results/faults.md.
+"""
+import argparse
+import copy
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+PAGE = HERE / "results" / "faults.md"
+OUTCOMES = ("refused", "went on", "FOREIGN", "CRASHED", "WRONG")
+FAULTS = OUTCOMES[2:]
+AFTERWARDS = 12         # events that a run must go on for, once it was accepted
+RUNS = {                # name -> (environment, algorithm, settings, events before it is saved)
+    "ppo": ("CartPole-v1", "ppo", dict(num_envs=2, n_steps=8, batch_size=8, n_epochs=2), 13),
+    "dqn": ("CartPole-v1", "dqn", dict(learning_starts=8, batch_size=4, buffer_size=40,
+                                       prioritized_replay_alpha=.5), 60),
+    "sac": ("Pendulum-v1", "sac", dict(learning_starts=8, batch_size=4, buffer_size=40, hidden=(8,)), 40),
+    "sarsa": ("rlbench/CliffWalk-v0", "sarsa", {}, 30),
+    "sweeping": ("rlbench/DynaMaze-v0", "prioritised_sweeping", {}, 60),
+    "recurrent": ("rlbench/StatelessCartPole-v0", "recurrent_ppo", dict(num_envs=2, n_steps=8, hidden=(8,)), 20),
+}
+
+
+def ours():
+    "The errors that are ours"
+    from rlbench.core.state import FileProblem
+    from rlbench.core.words import ConfigError
+    from rlbench.envs.env import EnvProblem
+    from rlbench.training.rule import BrokenOff
+    from rlbench.training.runs import RunProblem
+    return FileProblem, ConfigError, EnvProblem, RunProblem, BrokenOff
+
+
+def begun(name):
+    "A short run in the middle of things"
+    import rlbench
+    env, algo, settings, events = RUNS[name]
+    trainer = rlbench.Trainer(env, algo, seed=1, **settings)
+    for _ in range(events):
+        trainer.advance()
+    return trainer
+
+
+def outcome_of(make, use):
+    "How it ends to make something, and to use it then"
+    try: made = make()
+    except ours() as problem:
+        return "refused", str(problem)
+    except Exception as problem:
+        return "FOREIGN", f"{type(problem).__name__}: {problem}"
+    try: use(made)
+    except ours() as problem:
+        return "refused", str(problem)
+    except Exception as problem:
+        return "CRASHED", f"{type(problem).__name__}: {problem}"
+    return "went on", ""
+
+
+def go_on(trainer):
+    "What a run must be able to do, once it was accepted"
+    for _ in range(AFTERWARDS):
+        trainer.advance()
+    trainer.snapshot()
+    trainer.env.close()
+
+
+# ---- checkpoints with one thing wrong
+
+def places(tree, at=()):
+    "The way to every part of a tree"
+    yield at
+    if isinstance(tree, dict): inside = tree.items()
+    elif isinstance(tree, (list, tuple)): inside = enumerate(tree)
+    else: inside = ()
+    for name, part in inside:
+        yield from places(part, (*at, name))
+
+
+def part_at(tree, at):
+    "The part of a tree that a way leads to"
+    for name in at:
+        tree = dict.__getitem__(tree, name) if isinstance(tree, dict) else tree[name]
+    return tree
+
+
+def replaced(tree, at, value):
+    "The tree with something else at a place"
+    if not at: return value
+    first, *rest = at
+    inside = replaced(part_at(tree, [first]), rest, value)
+    if isinstance(tree, tuple):
+        return tuple(inside if i == first else part for i, part in enumerate(tree))
+    twin = copy.copy(tree)
+    if isinstance(tree, dict): dict.__setitem__(twin, first, inside)
+    else: twin[first] = inside
+    return twin
+
+
+def without(tree, rng):
+    "A dictionary, list or array with one part less"
+    if isinstance(tree, dict):
+        gone = rng.choice(list(tree))
+        return type(tree)({name: part for name, part in tree.items() if name != gone})
+    return tree[:-1]
+
+
+def worse(part, rng):
+    "Something that should not stand where this part stands"
+    import torch
+    kinds = [None, "text", -1, 10**30, 1.5, float("nan"), [], {}, True, (1, 2), [[1], [2]], {"a": 1}]
+    if isinstance(part, (np.ndarray, torch.Tensor)) and part.ndim:
+        half = part[:len(part) // 2]
+        is_array = isinstance(part, np.ndarray)
+        doubled = np.concatenate([part, part]) if is_array else torch.cat([part, part])
+        kinds += [half, doubled, part.swapaxes(0, -1), part[None], part[:0]]
+        if is_array:
+            kinds += [part.astype(np.int8), part.astype(str), torch.zeros(3)]
+        else:
+            kinds += [part.double(), part.int(), part.numpy()]
+        if part.dtype not in (bool, torch.bool):
+            kinds += [part * 0 + 1, part + 10**6, -part - 1]
+    if isinstance(part, (dict, list)) and part:
+        kinds += [without(part, rng)] * 4
+    if isinstance(part, int):
+        kinds += [part + 1, -part - 1, 10**12]
+    return rng.choice(kinds)
+
+
+def hostile_trees(rng, folder):
+    "(name, outcome) of checkpoints that hold one wrong thing"
+    from rlbench import load
+    from rlbench.core.state import read_tree, write_tree
+    trees = {}
+    for name in RUNS:
+        begun(name).save(folder / "run.rlb")
+        trees[name] = read_tree(folder / "run.rlb", "checkpoint")
+    ways = {name: list(places(tree)) for name, tree in trees.items()}
+    while True:
+        name = rng.choice(list(RUNS))
+        at = rng.choice(ways[name])
+        sly = replaced(trees[name], at, worse(part_at(trees[name], at), rng))
+        try: write_tree(folder / "sly.rlb", sly, "checkpoint")
+        except TypeError:                                 # not to be written at all
+            continue
+        told = f"{name}: {'.'.join(map(str, at))} is {str(part_at(sly, at))[:60]!r}"
+        yield told, partial(outcome_of, partial(load, folder / "sly.rlb"), go_on)
+
+
+def damaged_bytes(rng, folder):
+    "(name, outcome) of checkpoints in which bytes were changed, lost or doubled"
+    from rlbench import load
+    whole = {}
+    for name in RUNS:
+        begun(name).save(folder / "run.rlb")
+        whole[name] = (folder / "run.rlb").read_bytes()
+    while True:
+        name = rng.choice(list(RUNS))
+        content = bytearray(whole[name])
+        at = rng.randrange(len(content))
+        if rng.random() < .5:                             # at the end, where the names are
+            at = max(0, len(content) - rng.randrange(1, 20_000))
+        how = rng.choice(["changed", "cut", "lost", "doubled"])
+        if how == "changed": content[at] ^= 1 << rng.randrange(8)
+        if how == "cut": del content[at:]
+        few = rng.randrange(1, 50)
+        if how == "lost": del content[at:at + few]
+        if how == "doubled": content[at:at] = content[at:at + few]
+        (folder / "sly.rlb").write_bytes(content)
+        yield f"{name}: byte {at:,} {how}", partial(outcome_of, partial(load, folder / "sly.rlb"), go_on)
+
+
+# ---- settings
+
+VALUES = [None, "", "text", "5", 0, -1, 1, 3, .5, -.5, 1.5, 10**9, 10**30, float("nan"), float("inf"), True, (), (3,),
+          (-3,), [4, 4], {}, "none", b"x"]
+
+
+def odd_settings(rng, folder):
+    "(name, outcome) of runs with one odd setting"
+    import rlbench
+    from rlbench.training.setup import cast_for, config_for
+    from rlbench.envs.find import find
+    while True:
+        name = rng.choice(list(RUNS))
+        env, algo, settings, _ = RUNS[name]
+        known = [setting for _, setting in config_for(cast_for(find(env, {}), algo)).known]
+        setting = rng.choice(known)
+        value = rng.choice(VALUES)
+        chosen = settings | {setting: value}
+        made = partial(rlbench.Trainer, env, algo, **chosen)
+        yield f"{name}: {setting}={value!r}", partial(outcome_of, made, go_on)
+
+
+# ---- interrupts: Ctrl-C after any time
+
+WAYS = {
+    "run": lambda trainer: trainer.run(steps=10**9),
+    "until": lambda trainer: trainer.until("step", 10**9),
+    "iterate": lambda trainer: [None for _ in trainer],
+    "advance": lambda trainer: [None for _ in iter(trainer.advance, None)],
+}
+
+
+def after_interrupt(name, way, seconds, folder):
+    "Interrupt a run, save, load, go on; it must become what it would have become"
+    import rlbench
+    from rlbench.core.state import same
+    trainer = begun(name)
+    seen = []
+    trainer.watchers.append(lambda _, event: seen.append(event.kind))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try: WAYS[way](trainer)
+    except KeyboardInterrupt: pass
+    try: trainer.save(folder / "here.rlb")
+    except ours() as problem:
+        return "refused", str(problem)
+    calm = begun(name)
+    for _ in seen:
+        calm.advance()
+    if not same(calm.state(), trainer.state()):
+        return "WRONG", "not the run that was never interrupted"
+    again = rlbench.load(folder / "here.rlb")
+    for _ in range(30):
+        calm.advance()
+        again.advance()
+    return ("went on", "") if same(calm.state(), again.state()) else ("WRONG", "not the same after loading")
+
+
+def interrupts(rng, folder):
+    "(name, outcome) of runs that were interrupted"
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    while True:
+        name = rng.choice(list(RUNS))
+        way = rng.choice(list(WAYS))
+        seconds = rng.uniform(.002, .2)
+        yield f"{name}: {way}, {seconds:.3f} s", partial(after_interrupt, name, way, seconds, folder)
+
+
+# ---- kills: the process ends, at any time
+
+def train_command(folder, *words):
+    return [sys.executable, "-m", "rlbench", "train", "CartPole-v1", "dqn", "--folder", str(folder), "--run-id", "run",
+            "--steps", "3000", "--set", "checkpoint_every=200", "--set", "eval_every=0", "--quiet", *words]
+
+
+def after_kill(seconds, sign, folder, whole):
+    "Kill a run, resume it to the end; it must become what it would have become"
+    from rlbench.core.state import read_tree, same
+    from rlbench.training.runs import newest
+    subprocess.run(["rm", "-rf", str(folder / "run")], check=True)
+    killed = subprocess.Popen(train_command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    time.sleep(seconds)
+    killed.send_signal(sign)
+    killed.wait()
+    begun_at_all = (folder / "run" / "config.json").exists()
+    again = subprocess.run(train_command(folder, *(["--resume"] if begun_at_all else [])), capture_output=True,
+                           text=True, cwd=ROOT)
+    if again.returncode: return "CRASHED", again.stderr[-300:]
+    got = read_tree(newest(folder / "run"), "checkpoint")["state"]
+    return ("went on", "") if same(got, whole) else ("WRONG", "not the run that was never killed")
+
+
+def kills(rng, folder):
+    "(name, outcome) of runs whose process was ended"
+    from rlbench.core.state import read_tree
+    from rlbench.training.runs import newest
+    subprocess.run(train_command(folder), check=True, capture_output=True, cwd=ROOT)
+    whole = read_tree(newest(folder / "run"), "checkpoint")["state"]
+    while True:
+        seconds = rng.uniform(1.5, 6)
+        sign = rng.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+        yield f"{sign.name} after {seconds:.1f} s", partial(after_kill, seconds, sign, folder, whole)
+
+
+# ---- all of them
+
+FAMILIES = {    # name -> (generator of cases, share of the number of cases that is asked for)
+    "checkpoints with one wrong thing": (hostile_trees, 1),
+    "damaged bytes": (damaged_bytes, 1),
+    "odd settings": (odd_settings, 1),
+    "interrupts": (interrupts, .5),
+    "kills": (kills, .1),
+}
+
+
+def play(family, first, last):
+    "The cases of a family from one number up to another: one line for each"
+    import torch
+    torch.set_num_threads(1)
+    rng = random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (name, run) in enumerate(FAMILIES[family][0](rng, Path(folder))):
+            if number >= last: return
+            if number < first: continue
+            print(f"#{number}\t{name}", flush=True)
+            outcome, why = run()
+            print(f"={number}\t{outcome}\t{name}\t{' '.join(why.split())[:300]}", flush=True)
+
+
+def outcomes(family, cases):
+    "[(outcome, name, why), …]; a process that ends before its time is a crash, and another one goes on behind it"
+    found = []
+    while len(found) < cases:
+        command = [sys.executable, __file__, "--family", family, str(len(found)), str(cases)]
+        env = os.environ | dict(OMP_NUM_THREADS="1")
+        child = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env)
+        ended = [line.split("\t") for line in child.stdout.splitlines() if line.startswith("=")]
+        found += [(outcome, name, why) for _, outcome, name, why in ended]
+        if len(found) < cases:
+            found.append(("CRASHED", f"case {len(found)}", f"exit status {child.returncode}: {child.stderr[-300:]}"))
+    return found
+
+
+def page(counts, command):
+    "The counts as a page"
+    lines = ["<!-- Written by benchmarks/faults.py -->", "", "# What goes wrong when things go wrong", "",
+             f"`{command}`, with no faults where the last three columns are 0.", "",
+             "| family | cases | " + " | ".join(OUTCOMES) + " |", "|---" * (len(OUTCOMES) + 2) + "|"]
+    for family, count in counts.items():
+        numbers = " | ".join(str(count[outcome]) for outcome in OUTCOMES)
+        lines.append(f"| {family} | {count.total()} | {numbers} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(only, cases, write):
+    counts = {}
+    for family, (_, share) in FAMILIES.items():
+        if only and not any(word in family for word in only): continue
+        found = outcomes(family, max(1, int(cases * share)))
+        counts[family] = Counter(outcome for outcome, _, _ in found)
+        print(f"{family}: {dict(counts[family])}", flush=True)
+        for outcome, name, why in found:
+            if outcome in FAULTS:
+                print(f"  {outcome} {name}\n      {why}", flush=True)
+    command = f"python benchmarks/faults.py --cases {cases}"
+    if write:
+        PAGE.write_text(page(counts, command), encoding="utf-8")
+    return any(count[fault] for count in counts.values() for fault in FAULTS)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", default=[], help="families whose name has one of these words")
+    parser.add_argument("--cases", type=int, default=300)
+    parser.add_argument("--write", action="store_true", help="keep the counts")
+    parser.add_argument("--family", nargs=3, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    sys.path.insert(0, str(ROOT))
+    if asked.family:
+        family, first, last = asked.family
+        play(family, int(first), int(last))
+    else: sys.exit(main(asked.only, asked.cases, asked.write))

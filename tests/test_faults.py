@@ -1,0 +1,14 @@
+"Some cases of every family of benchmarks/faults.py"
+import pytest
+
+from benchmarks.faults import FAMILIES, FAULTS, outcomes
+
+CASES = {"checkpoints with one wrong thing": 150, "damaged bytes": 40, "odd settings": 60, "interrupts": 10, "kills": 1}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_nothing_is_lost_run_or_silently_wrong(family):
+    found = outcomes(family, CASES[family])
+    assert [case for case in found if case[0] in FAULTS] == []
+    if CASES[family] > 20:
+        assert {outcome for outcome, _, _ in found} == {"refused", "went on"}       # and both do occur
