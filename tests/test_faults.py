@@ -3,7 +3,7 @@ import pytest
 
 from benchmarks.faults import FAMILIES, FAULTS, outcomes
 
-CASES = {"checkpoints with one wrong thing": 150, "damaged bytes": 40, "odd settings": 60, "interrupts": 10, "kills": 1}
+CASES = {"checkpoints with one wrong thing": 100, "damaged bytes": 30, "odd settings": 40, "interrupts": 6, "kills": 1}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
