@@ -50,9 +50,10 @@ def ours():
     from rlbench.core.state import FileProblem
     from rlbench.core.words import ConfigError
     from rlbench.envs.env import EnvProblem
+    from rlbench.training.learner import NotFinite
     from rlbench.training.rule import BrokenOff
-    from rlbench.training.runs import RunProblem
-    return FileProblem, ConfigError, EnvProblem, RunProblem, BrokenOff
+    from rlbench.training.checkpoints import RunProblem
+    return FileProblem, ConfigError, EnvProblem, RunProblem, BrokenOff, NotFinite
 
 
 def begun(name):
@@ -270,7 +271,7 @@ def train_command(folder, *words):
 def after_kill(seconds, sign, folder, whole):
     "Kill a run, resume it to the end; it must become what it would have become"
     from rlbench.core.state import read_tree, same
-    from rlbench.training.runs import newest
+    from rlbench.training.checkpoints import newest
     subprocess.run(["rm", "-rf", str(folder / "run")], check=True)
     killed = subprocess.Popen(train_command(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
     time.sleep(seconds)
@@ -287,7 +288,7 @@ def after_kill(seconds, sign, folder, whole):
 def kills(rng, folder):
     "(name, outcome) of runs whose process was ended"
     from rlbench.core.state import read_tree
-    from rlbench.training.runs import newest
+    from rlbench.training.checkpoints import newest
     subprocess.run(train_command(folder), check=True, capture_output=True, cwd=ROOT)
     whole = read_tree(newest(folder / "run"), "checkpoint")["state"]
     while True:

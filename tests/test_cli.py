@@ -17,7 +17,8 @@ from rlbench.buffers.datasets import save_ring
 from rlbench.core.settings import fields_of
 from rlbench.core.state import read_tree, same
 from rlbench.launch import cli, commands
-from rlbench.training.runs import RunSettings, find_run
+from rlbench.training.checkpoints import find_run
+from rlbench.training.runs import RunSettings
 from rlbench.training.setup import TrainerSettings
 
 SETTINGS = ("n_steps=16", "hidden=16,", "log_every=50", "eval_every=0")

@@ -3,7 +3,7 @@ import pytest
 
 from benchmarks.faults import FAMILIES, FAULTS, outcomes
 
-CASES = {"checkpoints with one wrong thing": 100, "damaged bytes": 30, "odd settings": 40, "interrupts": 6, "kills": 1}
+CASES = {"checkpoints with one wrong thing": 60, "damaged bytes": 21, "odd settings": 21, "interrupts": 4, "kills": 1}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -81,8 +81,7 @@ def test_ctrl_c_waits_for_the_end_of_the_event(way, tmp_path):
 
 def test_the_second_ctrl_c_does_not_wait():
     trainer = made(Signalled)
-    trainer.env.envs[1].strike = trainer.env.envs[0].strike
-    trainer.env.envs[1].at = 42
+    trainer.env.envs[1].env.at = 42                         # behind what looks at its answers
     with pytest.raises(KeyboardInterrupt):
         trainer.run(steps=200)
     assert trainer.steps == 40

@@ -8,7 +8,7 @@ from rlbench.algos.ppo import PPO
 from rlbench.core.state import FileProblem, same
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
-from rlbench.training.runs import RunProblem
+from rlbench.training.checkpoints import RunProblem
 
 WHOLE = "expected a whole number of at least"
 
@@ -31,8 +31,8 @@ WITH_A_TRAINER = [
     (lambda t: evaluate(t, 2.5), ValueError, f"episodes = 2.5: {WHOLE} 1"),
     (lambda t: evaluate(t, 2, num_envs=0), ValueError, f"num_envs = 0: {WHOLE} 1"),
     (lambda t: evaluate(t, 2, longest=0), ValueError, f"longest = 0: {WHOLE} 1"),
-    (lambda t: evaluate(3), TypeError, "expected a trainer, got int"),
-    (lambda t: evaluate("run.rlb"), TypeError, "got str; a file becomes one by load"),
+    (lambda t: evaluate(3), TypeError, "or a run's id, folder or file, got int"),
+    (lambda t: evaluate("run.rlb"), RunProblem, "no run 'run.rlb'"),
     (lambda t: t.restore({}), FileProblem, "not a state of this run"),
     (lambda t: t.restore(None), FileProblem, "not a state of this run"),
     (lambda t: t.run(-5), ValueError, f"run: steps = -5: {WHOLE} 0"),

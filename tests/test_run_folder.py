@@ -15,7 +15,8 @@ from rlbench.algos.algorithm import algorithms, get
 from rlbench.core.state import FileProblem, read_tree, same
 from rlbench.core.words import ConfigError
 from rlbench.training.callbacks import HOOKS, Callbacks, read_only
-from rlbench.training.runs import RunProblem, RunSettings, find_run, finite, newest
+from rlbench.training.checkpoints import RunProblem, find_run, newest
+from rlbench.training.runs import RunSettings, finite
 from rlbench.training.setup import TrainerSettings
 from rlbench.training.train import train
 from rlbench.training.trainer import Trainer, load

@@ -15,7 +15,8 @@ from rlbench import Trainer, load
 from rlbench.core.state import read_tree, same, write_tree
 from rlbench.launch.cli import main
 from rlbench.training.callbacks import HOOKS, Callbacks, read_only
-from rlbench.training.runs import RunProblem, crossed, find_run, newest
+from rlbench.training.checkpoints import RunProblem, find_run, newest
+from rlbench.training.runs import crossed
 from rlbench.training.train import train
 
 SETTINGS = ("learning_starts=100", "hidden=16,16", "checkpoint_every=300", "eval_every=500", "eval_episodes=2",

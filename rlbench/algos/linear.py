@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from .algorithm import Algorithm, register
-from .one_step import OneStep
+from .one_step import OneStep, one_by_one
 from .td import Sarsa, learning_tables
 from ..core.batch import Batch
 from ..core.schedules import Schedule
@@ -153,7 +153,7 @@ class LinearSarsa(LinearSettings):
         return nn.ModuleDict({name: LinearValues(features, actions, self.initial) for name in names})
 
     def targets(self, nets, rows, noise):
-        return rows, [None]
+        return rows, one_by_one(rows)
 
     def correct(self, nets, batch, coin, delta):
         alpha = self.lr / nets.q.features.active
@@ -265,7 +265,7 @@ class LinearTD(OneStep, PredictionSettings):
         return act, dict(logp=b.logp(act)), carry
 
     def targets(self, nets, rows, noise):
-        return rows, [None]
+        return rows, one_by_one(rows)
 
     def judge(self, nets, batch):
         "Named tensors (B,): values, errors, and how much the rows count"

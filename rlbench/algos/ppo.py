@@ -20,6 +20,7 @@ from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..core.spaces import SpaceProblem
 from ..core.stats import RunningNorm
+from ..policies.encoders import picture_kind
 from ..policies.networks import MLP, policy_net
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #fd7ef615
@@ -38,7 +39,7 @@ def normalised(adv):
 # %% ../../nbs/4_algos/441_ppo.ipynb #068c4f10
 def normaliser(space):
     "An encoder for observations of a Box: each number by its running mean and deviation; SpaceProblem for others"
-    if isinstance(space, gym.spaces.Box):
+    if isinstance(space, gym.spaces.Box) and not picture_kind(space):
         return nn.Sequential(RunningNorm(space.shape), nn.Flatten())
     raise SpaceProblem(f"normalize_obs needs observations that are numbers in a Box, got {space}")
 

@@ -19,8 +19,9 @@ class Replaying:
         return Ring(max(1, self.buffer_size // spec.num_envs), spec.num_envs)
 
     def due(self, memory, own, fresh):
-        missing = self.train_freq - int(fresh.sum())
-        if missing <= 0:
+        since = memory.added % self.train_freq            # steps since the last beat
+        missing = 0 if since < fresh.sum() else self.train_freq - since
+        if not missing:
             places = memory.capacity * memory.num_envs    # who can hold no more need not wait for more
             missing = min(self.learning_starts, places) - len(memory)
         return rounds(missing, memory.num_envs)

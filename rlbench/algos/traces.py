@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from .algorithm import register
+from .one_step import one_by_one
 from .td import ActionValues, Prediction, learning_tables, of_action
 from ..core.batch import Batch
 from ..core.schedules import Schedule
@@ -48,6 +49,13 @@ class Traces(nn.Module):
         "(S, A) weights (B,) of environments (B,), times their traces"
         return torch.tensordot(weight, self.z[env], 1)
 
+    def meet(self, env, s, a, then):
+        "True where two environments at pairs (B,), with states (B,) to come, look at or change the same pair"
+        reached = self.z != 0
+        reached[env, s, a] = True
+        reached[env, then] = True
+        return bool((reached.sum(0) > 1).any())
+
 # %% ../../nbs/4_algos/415_traces.ipynb #4150a014
 def foresee(traces, env,   # (B,)
                first,         # (B,) bool, nothing leads up to these rows
@@ -76,7 +84,10 @@ class Tracing:
         return nets
 
     def targets(self, nets, rows, noise):
-        return rows, [None]
+        table, *_ = nets.values()
+        places = *self.place(nets, rows), table.row(rows.next_obs)
+        meet = len(rows) > 1 and nets.traces.meet(rows.env, *places)
+        return rows, one_by_one(rows) if meet else [None]
 
     def follow(self, nets, rows):
         "Let the traces fade, and raise those of rows that they have not come to yet"

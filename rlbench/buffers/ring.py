@@ -262,7 +262,4 @@ class ClosedRing(Ring):
 # %% ../../nbs/3_buffers/30_ring.ipynb #d40f28d8
 def minibatches(rows, batch_size, epochs, rng):
     "`epochs` shuffled passes over `rows` rows, each cut into arrays of at most `batch_size`, as even as can be"
-    parts = ceil(rows / batch_size)
-    todo = []
-    for _ in range(epochs): todo += np.array_split(rng.permutation(rows), parts)
-    return todo
+    return [part for _ in range(epochs) for part in np.array_split(rng.permutation(rows), ceil(rows / batch_size))]

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['PLAIN', 'LEAVES', 'READ', 'VERSION', 'Streams', 'refuse_kind', 'snapshot', 'same', 'as_bits', 'told_state',
-           'went_back', 'FileProblem', 'write_atomically', 'write_text', 'has_plain_keys', 'to_json', 'from_json',
-           'write_tree', 'check_ordinary', 'check_sizes', 'array_in', 'Arrays', 'checked_head', 'read_tree']
+           'went_back', 'FileProblem', 'write_atomically', 'write_text', 'append_text', 'has_plain_keys', 'to_json',
+           'from_json', 'write_tree', 'check_ordinary', 'check_sizes', 'array_in', 'Arrays', 'checked_head',
+           'read_tree']
 
 # %% ../../nbs/0_core/07_state.ipynb #f10950d7
 import copy
@@ -127,6 +128,15 @@ def write_atomically(path, write):
 def write_text(path, text):
     "Write text to a file, whole or not at all"
     write_atomically(path, lambda file: file.write(text.encode()))
+
+# %% ../../nbs/0_core/07_state.ipynb #1ebe24a4
+def append_text(path, text):
+    "Add text to the end of a file; FileProblem where that cannot be done"
+    try:
+        with Path(path).open("a", newline="") as file:
+            file.write(text)
+    except OSError as problem:
+        raise FileProblem(f"{path}: cannot be written ({problem.strerror or problem})") from problem
 
 # %% ../../nbs/0_core/07_state.ipynb #d7898ee3
 def has_plain_keys(tree):

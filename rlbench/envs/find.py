@@ -20,6 +20,7 @@ from gymnasium.utils import env_checker
 from ..core.batch import TextTable
 from ..core.spaces import AGENT, parts_of
 from ..core.words import nearest
+from .answers import Answering, is_known
 from .env import EnvList, EnvProblem, InColumns, VecEnv
 from .native import NativeVec
 from .place import place
@@ -97,10 +98,10 @@ class Source:
         one.close()
         return names
 
-    def vector(self, num_envs, native):
-        "N copies as one VecEnv; EnvProblem says what is not installed"
+    def vector(self, num_envs, native, checked=True):
+        "N copies as one VecEnv, whose answers are looked at if `checked`; EnvProblem says what is not installed"
         try:
-            return self.build(num_envs, native)
+            return self.build(num_envs, native, checked)
         except gym.error.DependencyNotInstalled as problem:
             raise EnvProblem(f"{self.id} needs a package that is not installed ({problem}); "
                              "try pip install 'rlbench[box2d]' or the extra it names") from None
@@ -109,19 +110,25 @@ class Source:
             given = ", ".join(self.settings)
             raise EnvProblem(f"{self.id} was not made with env_settings {given}: {problem}") from problem
 
-    def build(self, num_envs, native):
+    def build(self, num_envs, native, checked):
         quick = native and num_envs > 1 and self.spec and self.spec.vector_entry_point
         if self.behaviours != [AGENT]:
             return TeamList(self.id, self.make_one, num_envs)
-        if not quick: return self.listed(num_envs)
+        if not quick: return self.listed(num_envs, checked)
         vector = gym.make_vec(self.id, num_envs=num_envs, vectorization_mode="vector_entry_point", **self.settings)
         return NativeVec(self.id, self.make_one(), vector)
 
-    def listed(self, num_envs):
+    def listed(self, num_envs, checked):
         one = self.make_one()
         in_parts = parts_of(one.observation_space) or parts_of(one.action_space)
+        looked_at = checked and not is_known(one)
         one.close()
-        make_one = (lambda: InColumns(self.make_one())) if in_parts else self.make_one
+
+        def make_one():
+            env = self.make_one()
+            if looked_at: env = Answering(env)
+            return InColumns(env) if in_parts else env
+
         return EnvList(self.id, make_one, num_envs)
 
 # %% ../../nbs/1_envs/105_find.ipynb #c3f00a49
@@ -133,7 +140,7 @@ class Ready:
         self.id = env.id
         self.behaviours = list(env.behaviours)
 
-    def vector(self, num_envs, native):
+    def vector(self, num_envs, native, checked=True):
         "The vector itself; where somebody has it already, a copy; EnvProblem where there can be none"
         if not getattr(self.env, "is_taken", False):
             self.env.is_taken = True

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FLAGS', 'KINDS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 'MISTAKES', 'COMMANDS', 'assignments',
            'by_behaviour', 'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation',
-           'text_of_evaluation', 'trainer_of', 'run_evaluate', 'drawn', 'frames_of', 'write_animation', 'run_play',
+           'text_of_evaluation', 'named_trainer', 'run_evaluate', 'drawn', 'frames_of', 'write_animation', 'run_play',
            'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview', 'kind_of', 'run_algorithms',
            'settings_table', 'run_explain', 'bench_notebook', 'run_lab', 'carry_out']
 
@@ -31,7 +31,8 @@ from ..envs.env import EnvProblem
 from ..envs.find import make
 from ..envs.place import why_no_picture
 from ..training.evaluate import evaluate
-from ..training.runs import RunProblem, RunSettings, find_run, newest
+from ..training.checkpoints import RunProblem, find_run, newest
+from ..training.runs import RunSettings
 from ..training.setup import TrainerSettings
 from ..training.train import agree, train
 from ..training.trainer import load
@@ -104,12 +105,12 @@ def text_of_evaluation(found):
     return "\n".join(f"{who}: {one}" for who, one in found.items())
 
 # %% ../../nbs/9_launch/90_commands.ipynb #45db61c1
-def trainer_of(args):
+def named_trainer(args):
     "The trainer of the run that is named"
     return load(find_run(args.run, args.folder, args.best), env=args.env)
 
 def run_evaluate(args):
-    found = evaluate(trainer_of(args), args.episodes, args.seed)
+    found = evaluate(named_trainer(args), args.episodes, args.seed)
     print(json.dumps(numbers_of_evaluation(found)) if args.json else text_of_evaluation(found))
     return 0
 
@@ -155,7 +156,7 @@ def write_animation(path, pictures, fps):
 
 # %% ../../nbs/9_launch/90_commands.ipynb #c8637d7d
 def run_play(args):
-    pictures = frames_of(trainer_of(args), args.episodes, args.seed, args.max_steps)
+    pictures = frames_of(named_trainer(args), args.episodes, args.seed, args.max_steps)
     write_animation(args.output, pictures, args.fps)
     print(f"{args.output}: {len(pictures)} frames")
     return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from .runs import RunProblem, checkpoints_of
+from .checkpoints import RunProblem, checkpoints_of
 
 # %% ../../nbs/6_training/671_claims.ipynb #c2fb4026
 MARKER = ".rlbench"
@@ -68,12 +68,15 @@ def claimed(path):
     "A run's folder, made if it was not there, that nobody else writes into; RunProblem where somebody does"
     wrong = not_a_run(path)
     if wrong: raise RunProblem(wrong)
-    path.mkdir(parents=True, exist_ok=True)
-    (path / MARKER).touch()
     lock = FileLock(path / ".lock", timeout=0)
-    try: lock.acquire()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / MARKER).touch()
+        lock.acquire()
     except Timeout:
         raise RunProblem(f"{path} is in use: another process runs in it; wait for it, or give another run_id") from None
+    except OSError as problem:
+        raise RunProblem(f"{path}: nothing can be written there ({problem.strerror or problem})") from problem
     try:
         for file in half_written(path):
             file.unlink()

@@ -119,7 +119,7 @@ def learner_row(learner, mark):
     "The last step of a learner as numbers; `mark` stands before every name"
     last = learner.last
     if last is None: return {}
-    row = {f"{mark}{name}": float(part.float().mean()) for name, part in last.parts.items()}
+    row = {f"{mark}{name}": float(part.contiguous().float().mean()) for name, part in last.parts.items()}
     for group, (loss, norm) in last.groups.items():
         which = "" if len(last.groups) == 1 else f"_{group}"
         row |= {f"{mark}loss{which}": float(loss), f"{mark}grad_norm{which}": float(norm)}
@@ -180,7 +180,7 @@ class Rule(RunState):
 
     def learn(self, learner):
         "One step on the next minibatch that is owed"
-        return self.tell(Event("learn", learner.name, learner.learn(), left=len(learner.todo)))
+        return self.tell(Event("learn", learner.name, learner.learn(), left=learner.last.left))
 
     def tell(self, event, *moments):
         "An event has ended: note when it began, and show it to all who watch"

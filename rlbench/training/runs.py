@@ -4,25 +4,24 @@
 
 # %% auto #0
 __all__ = ['RunSettings', 'unit_of', 'crossed', 'finite', 'as_csv', 'MetricsFiles', 'Status', 'mark_of', 'found_by_name',
-           'evaluation_row', 'tell_evaluation', 'standing', 'best_file', 'keep_best', 'checkpoints_of', 'save_newest',
-           'RunProblem', 'newest', 'best_of', 'find_run', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until',
-           'take_up']
+           'evaluation_row', 'tell_evaluation', 'standing', 'best_file', 'keep_best', 'save_newest', 'summary_writer',
+           'draw_row', 'RunFolder', 'rows_until', 'take_up']
 
 # %% ../../nbs/6_training/67_runs.ipynb #1cf0b57b
 import csv
 import io
 import json
 import math
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.config import read_config
 from ..core.settings import hp
-from ..core.state import write_text
+from ..core.state import append_text, write_text
 from ..core.stats import timers_json
 from ..core.words import ConfigError
+from .checkpoints import RunProblem, checkpoints_of
 from .evaluate import evaluate
 from .rule import metrics_row
 
@@ -97,11 +96,9 @@ class MetricsFiles:
     def add(self, row):
         "Append a row to both"
         row = finite(row)
-        with self.lines.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        append_text(self.lines, json.dumps(row) + "\n")
         if not set(row) <= set(self.columns): return self.tabulate(self.read())
-        with self.table.open("a", newline="") as file:
-            file.write(as_csv(self.columns, [row]))
+        append_text(self.table, as_csv(self.columns, [row]))
 
 # %% ../../nbs/6_training/67_runs.ipynb #33915ffa
 class Status(dict):
@@ -111,8 +108,12 @@ class Status(dict):
         self.path = Path(folder) / "status.json"
 
     def read(self):
-        "Go on with what is there"
+        "Go on with what is there; RunProblem where a best is no number"
         if self.path.exists(): self.update(read_config(self.path))
+        for name, best in self.items():
+            if name.endswith("best") and not isinstance(best, (int, float)):
+                raise RunProblem(f"{self.path}: {name} is {best!r}, expected a number; without the file the run goes "
+                                 "on, and begins anew to look for its best")
 
     def say(self, **facts):
         "Change or add some facts, and write all of them down"
@@ -173,48 +174,12 @@ def keep_best(trainer, who, score, status, unit):
     trainer.save(status.path.with_name(best_file(trainer, who)))
     status.say(**{f"{mark}best": score, f"{mark}best_{unit}": getattr(trainer, unit)})
 
-# %% ../../nbs/6_training/67_runs.ipynb #171926c7
-def checkpoints_of(path):
-    "The checkpoints of a run folder, oldest first; files of other names are somebody else's"
-    return sorted(file for file in (Path(path) / "checkpoints").glob("*.rlb") if re.fullmatch(r"\d{12,}", file.stem))
-
 # %% ../../nbs/6_training/67_runs.ipynb #92ff69ae
 def save_newest(path, trainer, unit, keep):
     "Write a checkpoint into a run folder, and only then forget all but the newest so many"
     trainer.save(path / "checkpoints" / f"{getattr(trainer, unit):012d}.rlb")
     for old in checkpoints_of(path)[:-keep]:
         old.unlink()
-
-# %% ../../nbs/6_training/67_runs.ipynb #248e03cc
-class RunProblem(Exception):
-    "A run that exists and should not, or does not and should"
-
-# %% ../../nbs/6_training/67_runs.ipynb #83050311
-def newest(path):
-    "The newest checkpoint of a run folder"
-    found = checkpoints_of(path)
-    if not found:
-        raise RunProblem(f"{path} holds no checkpoint to continue from")
-    return found[-1]
-
-# %% ../../nbs/6_training/67_runs.ipynb #89f77364
-def best_of(path):
-    "The best checkpoint of a run folder, the newest where none was judged; RunProblem where several were best"
-    found = sorted(Path(path).glob("best*.rlb"))
-    if not found: return newest(path)
-    if len(found) == 1: return found[0]
-    names = ", ".join(one.name for one in found)
-    raise RunProblem(f"whose best? {path} holds {names}; name one of these files")
-
-# %% ../../nbs/6_training/67_runs.ipynb #c612ba14
-def find_run(run, folder="runs", best=False):
-    "A checkpoint file from a run's id, its folder, or a file itself"
-    for path in (Path(folder) / run, Path(run)):
-        if path.is_file(): return path
-        if path.is_dir(): return best_of(path) if best else newest(path)
-    there = sorted(path.parent.name for path in Path(folder).glob("*/config.json"))
-    raise RunProblem(f"no run {str(run)!r}, neither as a path nor in {folder}/. "
-                     f"There are: {', '.join(there) or 'none yet'}")
 
 # %% ../../nbs/6_training/67_runs.ipynb #48c50695
 def summary_writer():

@@ -10,7 +10,7 @@ __all__ = ['names_of', 'agreed', 'Plan', 'layered', 'check_runs_no_code', 'agree
 # %% ../../nbs/6_training/68_train.ipynb #bda5db88
 import json
 import signal
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,16 +18,17 @@ from ..algos.algorithm import Algorithm
 from ..buffers.datasets import load_ring
 from ..core.config import Config, add_file, read_config
 from ..core.settings import changed
-from ..core.state import read_tree, write_text
+from ..core.state import FileProblem, read_tree, write_text
 from ..core.words import ConfigError
 from ..envs.find import find
 from .actor import Actor, load_weights
 from .callbacks import Callbacks
+from .checkpoints import RunProblem, find_run, newest_trainer
 from .claims import claimed, clear, has_begun, not_a_run
 from .interrupts import StopOnInterrupt
-from .runs import RunFolder, RunProblem, RunSettings, find_run, newest, summary_writer, take_up, unit_of
+from .runs import RunFolder, RunSettings, summary_writer, take_up, unit_of
 from .setup import TrainerSettings, cast_for, class_of, named
-from .trainer import Trainer, load
+from .trainer import Trainer
 
 # %% ../../nbs/6_training/68_train.ipynb #defa52fc
 def names_of(cast):
@@ -178,7 +179,7 @@ def resumed(path, plan):
     kept = read_config(path / "config.json")
     check_same(path, plan, kept)
     actors = {who: player for who, player in plan.cast.items() if isinstance(player, Actor)}
-    trainer = load(newest(path), env=plan.env, actors=actors)
+    trainer = newest_trainer(path, env=plan.env, actors=actors)
     config = kept_layers(plan, trainer, kept)
     unit = unit_of(config.values["run"])
     for (section, name), value in plan.config.changed.items():
@@ -261,7 +262,9 @@ def finish(trainer, settings, run, interrupt, progress):
         state = "interrupted" if interrupt.stopped else "finished"
         if run: run.checkpoint(trainer, state)
     except BaseException as problem:                      # within an event: the last checkpoint counts
-        if run: run.status.say(state=f"broken off by {type(problem).__name__}")
+        with suppress(FileProblem):                       # it may be the disk that is full
+            if run:
+                run.status.say(state=f"broken off by {type(problem).__name__}")
         raise
     finally:
         if run: trainer.watchers.remove(run)

@@ -186,8 +186,9 @@ class Trainer(Asked):
         self.config = config or config_for(self.cast)
         self.config.add("python", settings)
         self.settings = self.config.values["trainer"]
+        torch.set_num_threads(self.settings.threads)      # another number gives other last bits
         self.streams = Streams(self.settings.seed)
-        vector = source.vector(envs_for(self.config), self.settings.native)
+        vector = source.vector(envs_for(self.config), self.settings.native, self.settings.check_env)
         memories = memories_for(self.cast, memory)
         actors, learners = new_actors_and_learners(vector, self.cast, self.config, self.streams, memories)
         obs = vector.reset(int(self.streams["env"].integers(2**31)))

@@ -1,0 +1,163 @@
+"Environments that answer what they should not: refused, named, before anything is learned from it"
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from rlbench.algos.algorithm import algorithms
+from rlbench.envs.env import EnvProblem
+from rlbench.envs.find import make
+from rlbench.training.evaluate import evaluate
+from rlbench.training.learner import NotFinite
+from rlbench.training.trainer import Trainer
+
+LATE = 5    # the step in which something is wrong
+
+
+class Wrong(gym.Wrapper):
+    "A known environment that answers something else in one step"
+
+    def __init__(self, id, change):
+        super().__init__(gym.make(id))
+        self.change = change
+        self.count = 0
+
+    def step(self, action):
+        self.count += 1
+        answer = self.env.step(action)
+        return self.change(*answer) if self.count == LATE else answer
+
+
+POLE = {
+    "four values": (lambda obs, rew, term, trunc, info: (obs, rew, term, info), "step gave 4 values, expected 5"),
+    "only an observation": (lambda obs, *rest: obs, "step gave 1 values, expected 5"),
+    "nan reward": (lambda obs, rew, *rest: (obs, np.nan, *rest), "the reward is nan, expected a finite number"),
+    "inf reward": (lambda obs, rew, *rest: (obs, -np.inf, *rest), "the reward is -inf, expected a finite number"),
+    "no reward": (lambda obs, rew, *rest: (obs, None, *rest), "the reward is None, expected one number"),
+    "reward in a list": (lambda obs, rew, *rest: (obs, [1.], *rest), "the reward is [1.0], expected one number"),
+    "reward in an array": (lambda obs, rew, *rest: (obs, np.ones(1), *rest), "expected one number"),
+    "text for a flag": (lambda obs, rew, term, *rest: (obs, rew, "False", *rest), "terminated is 'False'"),
+    "none for a flag": (lambda obs, rew, term, trunc, info: (obs, rew, term, None, info), "truncated is None"),
+    "number for a flag": (lambda obs, rew, term, *rest: (obs, rew, .5, *rest), "terminated is 0.5"),
+    "scalar observation": (lambda obs, *rest: (0., *rest), "has shape (), expected (4,)"),
+    "short observation": (lambda obs, *rest: (obs[:1], *rest), "has shape (1,), expected (4,)"),
+    "batched observation": (lambda obs, *rest: (obs[None], *rest), "has shape (1, 4), expected (4,)"),
+    "nan observation": (lambda obs, *rest: (obs * np.nan, *rest), "is not finite"),
+    "text observation": (lambda obs, *rest: (np.array(list("pole")), *rest), "expected numbers"),
+    "no observation": (lambda obs, *rest: (None, *rest), "expected (4,)"),
+}
+LAKE = {
+    "state -1": (lambda obs, *rest: (-1, *rest), "is -1, which is not in Discrete(16)"),
+    "state 1.7": (lambda obs, *rest: (1.7, *rest), "is 1.7, which is not in Discrete(16)"),
+    "state 16": (lambda obs, *rest: (16, *rest), "is 16, which is not in Discrete(16)"),
+}
+
+
+@pytest.mark.parametrize("case", POLE)
+@pytest.mark.parametrize("algo", ["ppo", "dqn"])
+def test_a_wrong_answer_stops_the_run(algo, case):
+    change, words = POLE[case]
+    trainer = Trainer(lambda: Wrong("CartPole-v1", change), algo, num_envs=2)
+    with pytest.raises(EnvProblem) as found:
+        trainer.run(steps=100)
+    assert words in str(found.value) and str(found.value).startswith("CartPole-v1: ")
+    assert all(weight.isfinite().all() for weight in trainer.learner.nets.state_dict().values())
+
+
+@pytest.mark.parametrize("case", LAKE)
+def test_a_state_that_there_is_not_stops_the_run(case):
+    change, words = LAKE[case]
+    with pytest.raises(EnvProblem) as found:
+        Trainer(lambda: Wrong("FrozenLake-v1", change), "qlearning").run(steps=100)
+    assert words in str(found.value)
+
+
+def test_an_environment_of_the_old_gym_is_known_by_its_reset():
+    class Old(gym.Wrapper):
+        def reset(self, **how): return self.env.reset(**how)[0]
+
+    with pytest.raises(EnvProblem, match="CartPole-v1: reset must give an observation and a dictionary"):
+        Trainer(lambda: Old(gym.make("CartPole-v1")), "ppo")
+
+
+def test_who_does_not_want_it_is_not_asked():
+    change, _ = POLE["nan reward"]
+    trainer = Trainer(lambda: Wrong("CartPole-v1", change), "ppo", num_envs=2, n_steps=16, check_env=False)
+    with pytest.raises(NotFinite, match="the length of the gradient is nan: not finite is that of .*weight"):
+        trainer.run(steps=100)
+    assert all(weight.isfinite().all() for weight in trainer.learner.nets.state_dict().values())
+
+
+def test_what_runs_away_in_a_table_is_noticed():
+    change, _ = POLE["inf reward"]
+    trainer = Trainer(lambda: Wrong("FrozenLake-v1", change), "qlearning", check_env=False)
+    with pytest.raises(NotFinite, match="delta is not finite after an update"):
+        trainer.run(steps=100)
+
+
+# ---- tables with several environments
+
+class OneStep(gym.Env):
+    "One state, one action, one reward of 1, and the end"
+    observation_space = gym.spaces.Discrete(1)
+    action_space = gym.spaces.Discrete(1)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 0, 1., True, False, {}
+
+
+def tabular():
+    "Algorithms that keep a table or weights of features, and learn the values of single steps"
+    names = ["qlearning", "sarsa", "expected_sarsa", "double_q", "sarsa_lambda", "td", "td_lambda", "linear_sarsa",
+             "linear_td", "dyna", "prioritised_sweeping", "count_bonus", "bandit", "monte_carlo"]
+    return [name for name in names if name in algorithms()]
+
+
+@pytest.mark.parametrize("num_envs", [5, 32])
+@pytest.mark.parametrize("algo", tabular())
+def test_corrections_of_many_environments_do_not_add_up(algo, num_envs):
+    trainer = Trainer(OneStep, algo, num_envs=num_envs).run(steps=120 * num_envs)
+    values = trainer.learner.algo.values(trainer.learner.nets, torch.zeros(1, dtype=torch.long))
+    assert abs(values.max().item() - 1) < .05
+
+
+# ---- evaluation of what does not end
+
+class Coin(gym.Env):
+    "The first observation says how much each of the next steps pays; it never ends"
+    observation_space = gym.spaces.Discrete(2)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return 0, {}
+
+    def step(self, action):
+        self.time += 1
+        return int(self.time > 3), float(self.time <= 3), False, False, {}      # pays in the first three steps only
+
+
+@pytest.mark.parametrize("num_envs", [1, 4])
+def test_an_episode_that_is_cut_ends(num_envs):
+    found = evaluate(Trainer(Coin, "qlearning"), episodes=8, num_envs=num_envs, longest=6)
+    assert found.returns.tolist() == [3.] * 8 and found.lengths.tolist() == [6] * 8
+
+
+def test_a_vector_made_by_hand_says_that_it_cannot_end_early():
+    with pytest.raises(EnvProblem, match="cannot end it"):
+        evaluate(Trainer(make("CartPole-v1", 4), "ppo"), episodes=4, longest=3)
+
+
+# ---- the beat of replay
+
+@pytest.mark.parametrize("num_envs, every, rounds", [(8, 12, 80), (1, 4, 240), (5, 7, 137), (8, 4, 120)])
+def test_the_beat_is_kept_with_several_environments(num_envs, every, rounds):
+    trainer = Trainer("CartPole-v1", "dqn", num_envs=num_envs, native=False, train_freq=every, learning_starts=1,
+                      batch_size=2, hidden=(2,))
+    trainer.run(steps=960)
+    assert abs(trainer.updates - rounds) <= 1
