@@ -117,10 +117,9 @@ def tabular():
     return [name for name in names if name in algorithms()]
 
 
-@pytest.mark.parametrize("num_envs", [5, 32])
 @pytest.mark.parametrize("algo", tabular())
-def test_corrections_of_many_environments_do_not_add_up(algo, num_envs):
-    trainer = Trainer(OneStep, algo, num_envs=num_envs).run(steps=120 * num_envs)
+def test_corrections_of_many_environments_do_not_add_up(algo):
+    trainer = Trainer(OneStep, algo, num_envs=16).run(steps=640)
     values = trainer.learner.algo.values(trainer.learner.nets, torch.zeros(1, dtype=torch.long))
     assert abs(values.max().item() - 1) < .05
 

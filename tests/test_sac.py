@@ -149,14 +149,6 @@ def test_wanted_entropy_of_a_box():
     assert usual_entropy(ACT) == pytest.approx(math.log(2) + math.log(.2) - 2, abs=1e-5)
 
 
-def test_pendulum_in_a_few_steps():
-    "Doing nothing gets -1200; 3,000 steps of a small network get far above it"
-    from rlbench import evaluate
-    settings = dict(hidden=(64, 64), batch_size=64, lr=3e-3, critic_lr=3e-3)
-    trainer = Trainer("Pendulum-v1", "sac", seed=1, **settings).run(steps=3000)
-    assert evaluate(trainer, episodes=20).mean > -500
-
-
 def test_settings_of_the_batch_are_checked():
     with pytest.raises(ConfigError, match="here it is 'ent_coef'"):
         Trainer("Pendulum-v1", "sac", initial_alpha=.2)
