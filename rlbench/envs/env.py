@@ -208,7 +208,8 @@ def unpacked(taken):
 
 def not_reproducible(id, steps):
     return (f"{id} is not reproducible: the same seed and the same {steps} actions led to another observation, "
-            "so it cannot be put back where it was. Does it draw from np.random instead of self.np_random?")
+            "so it cannot be put back where it was. Does it draw from np.random instead of self.np_random? A saved run "
+            "goes on with all but the present episodes: load(path, fresh_episodes=True), or --fresh-episodes")
 
 # %% ../../nbs/1_envs/101_env.ipynb #00866b62
 def check_mask(obs):

@@ -64,6 +64,8 @@ TRAIN = {
     "--memory": dict(metavar="FILE", help="data to learn from, or a file for each behaviour: chaser=FILE,runner=FILE"),
     "--run-id": dict(help="name of the run (default: environment, algorithm and seed)"),
     "--resume": dict(action="store_true", help="go on from the newest checkpoint"),
+    "--fresh-episodes": dict(action="store_true", help="with --resume, where the environment cannot go back into the "
+                                                       "episodes that were under way: begin others"),
     "--force": dict(action="store_true", help="overwrite an existing run"),
     "--initialize-from": dict(metavar="RUN", help="begin with the weights of another run"),
     "--inference": dict(action="store_true", help="only act, greedily; learn and write nothing"),

@@ -81,9 +81,9 @@ def run_train(args):
     settings = settings_of(args)
     run_id = run_name(args, settings)
     trainer = train(args.env, by_behaviour(args.algo), run_id=run_id, folder=args.folder, config=args.config,
-                    resume=args.resume, force=args.force, initialize_from=args.initialize_from,
-                    inference=args.inference, memory=by_behaviour(args.memory), progress=not args.quiet,
-                    source="command line", **settings)
+                    resume=args.resume, fresh_episodes=args.fresh_episodes, force=args.force,
+                    initialize_from=args.initialize_from, inference=args.inference, memory=by_behaviour(args.memory),
+                    progress=not args.quiet, source="command line", **settings)
     print(trainer)
     if args.inference: print("only acted; nothing was written")
     elif trainer.interrupted:
@@ -107,7 +107,7 @@ def text_of_evaluation(found):
 # %% ../../nbs/9_launch/90_commands.ipynb #45db61c1
 def named_trainer(args):
     "The trainer of the run that is named"
-    return load(find_run(args.run, args.folder, args.best), env=args.env)
+    return load(find_run(args.run, args.folder, args.best), env=args.env, fresh_episodes=True)
 
 def run_evaluate(args):
     found = evaluate(named_trainer(args), args.episodes, args.seed)

@@ -68,7 +68,8 @@ def newest_trainer(path, **how): # as for `load`
 # %% ../../nbs/6_training/645_checkpoints.ipynb #a2631ef0
 def trainer_of(run, # Trainer, or a run's id, folder or file
                **how):
-    "The trainer that is meant"
+    "The trainer that is meant; from a file with fresh episodes, since others are played"
     if hasattr(run, "actors"): return run
-    if isinstance(run, (str, Path)): return load(find_run(run), **how)
+    if isinstance(run, (str, Path)):
+        return load(find_run(run), fresh_episodes=True, **how)
     raise TypeError(f"expected a trainer, or a run's id, folder or file, got {type(run).__name__}")

@@ -272,3 +272,6 @@ def take_up(run, trainer):
         run.status.read()
     run.metrics.write(kept)
     if kept: run.started -= kept[-1]["time"]
+    for row in trainer.metrics.rows[-1:]:
+        if "fresh_episodes" in row and not any("fresh_episodes" in one for one in kept[-1:]):
+            run.write(row)

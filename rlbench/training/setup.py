@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SWITCHES', 'TrainerSettings', 'cast_for', 'class_of', 'checked_device', 'config_for', 'envs_for', 'memories_for',
-           'spec_for', 'new_learner', 'new_actors_and_learners', 'state_of', 'put_back', 'as_told', 'named',
-           'checked_source', 'saved_player', 'saved_cast', 'saved_memories', 'change']
+           'spec_for', 'new_learner', 'new_actors_and_learners', 'state_of', 'begin_afresh', 'put_back', 'as_told',
+           'named', 'checked_source', 'saved_player', 'saved_cast', 'saved_memories', 'change']
 
 # %% ../../nbs/6_training/63_setup.ipynb #d59813a1
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ..algos.algorithm import Algorithm, get
-from ..buffers.ring import Ring
+from ..buffers.ring import Ring, cut_newest
 from ..core.config import Config
 from ..core.settings import changed, check, from_plain, hp
 from ..core.state import FileProblem, snapshot
@@ -23,7 +23,7 @@ from ..envs.env import EnvProblem
 from ..envs.tabular import model_of
 from .actor import Actor
 from .learner import learner_for
-from .rule import BrokenOff
+from .rule import BrokenOff, metrics_row
 
 # %% ../../nbs/6_training/63_setup.ipynb #d50dbb93
 @dataclass(frozen=True)
@@ -139,9 +139,23 @@ def state_of(trainer):
     told = {name: part.state() for name, part in parts.items()}
     return dict(actors=actors, learners=learners, obs=trainer.obs, **told, **switches)
 
+# %% ../../nbs/6_training/63_setup.ipynb #427fccb3
+def begin_afresh(trainer, counts):
+    "New episodes for a run that stood elsewhere; `counts` of steps and episodes go on"
+    trainer.obs = trainer.env.reset(int(trainer.streams["env"].integers(2**31)))
+    trainer.env.recount(counts)
+    for episodes in trainer.env.episodes.values():
+        episodes.ret[:] = 0
+        episodes.length[:] = 0
+    for learner in trainer.learners.values():
+        cut_newest(learner.memory)
+    for actor in trainer.actors.values():
+        actor.begin()
+    trainer.metrics.add(metrics_row(trainer) | dict(fresh_episodes=trainer.env.num_envs))
+
 # %% ../../nbs/6_training/63_setup.ipynb #267f9277
-def put_back(trainer, tree):
-    "Go to the place that `state_of` told"
+def put_back(trainer, tree, fresh=False):
+    "Go to the place that `state_of` told; `fresh`: with new episodes, where the environment cannot go back"
     trainer.config.restore(tree["config"])
     trainer.streams.restore(tree["streams"])
     for name, inner in tree["actors"].items():
@@ -149,9 +163,11 @@ def put_back(trainer, tree):
     for name, inner in tree["learners"].items():
         trainer.learners[name].adopt(trainer.config.values[name])
         trainer.learners[name].restore(inner)
-    trainer.env.restore(tree["env"])
     trainer.metrics.restore(snapshot(tree["metrics"]))
-    trainer.obs = snapshot(tree["obs"])
+    if fresh: begin_afresh(trainer, tree["env"]["counts"])
+    else:
+        trainer.env.restore(tree["env"])
+        trainer.obs = snapshot(tree["obs"])
     for name in SWITCHES:
         setattr(trainer, name, tree[name])
     trainer.begun = None

@@ -174,12 +174,12 @@ def kept_layers(plan, trainer, kept):
     return config
 
 # %% ../../nbs/6_training/68_train.ipynb #dde90a00
-def resumed(path, plan):
+def resumed(path, plan, fresh_episodes):
     "(trainer of a run's newest checkpoint, its plan) with the changes that are asked for"
     kept = read_config(path / "config.json")
     check_same(path, plan, kept)
     actors = {who: player for who, player in plan.cast.items() if isinstance(player, Actor)}
-    trainer = newest_trainer(path, env=plan.env, actors=actors)
+    trainer = newest_trainer(path, env=plan.env, actors=actors, fresh_episodes=fresh_episodes)
     config = kept_layers(plan, trainer, kept)
     unit = unit_of(config.values["run"])
     for (section, name), value in plan.config.changed.items():
@@ -290,6 +290,7 @@ def train(env=None, algo=None,  # as for a Trainer; None: as the config file say
           folder="runs",        # where runs live
           config=None,          # a TOML or JSON file
           resume=False,         # go on from the newest checkpoint
+          fresh_episodes=False, # leave the present episodes, where the environment cannot go back into them
           force=False,          # overwrite an existing run
           initialize_from=None, # run or file whose weights to begin with
           inference=False,      # only act, greedily, from step 0; learn and write nothing
@@ -307,7 +308,7 @@ def train(env=None, algo=None,  # as for a Trainer; None: as the config file say
         take_all_weights(begun[0], find_run(initialize_from, folder))
     writes = path and not inference
     with StopOnInterrupt(signal.SIGINT, signal.SIGTERM) as interrupt, claimed(path) if writes else nullcontext():
-        trainer, plan = begun or resumed(path, plan)
+        trainer, plan = begun or resumed(path, plan, fresh_episodes)
         if inference: trainer = only_acting(trainer)
         hooks = attach_all(callbacks, trainer, resume)
         run = folder_for(path, trainer, plan, resume, hooks) if writes else None

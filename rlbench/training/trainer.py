@@ -104,24 +104,6 @@ class Stepwise(Undivided):
                 interrupt.check()
         return self
 
-    @property
-    def next_text(self):
-        "What comes next, and when, in words"
-        if self.learning:
-            for learner in self.learners.values():
-                if learner.todo:
-                    return f"gradient step {learner.updates + 1:,} ({len(learner.todo)} owed)"
-                if learner.ready:
-                    return "experience becomes targets and a to-do list"
-        if not self.collecting:
-            return "nothing: collecting " + ("is switched off" if self.learning else "and learning are switched off")
-        if not self.learning:
-            return "environment step; no updates, learning is switched off"
-        if self.settled:
-            return "environment step; no updates, nothing more will be learned"
-        rounds = min(learner.due for learner in self.learners.values())
-        return f"environment step; update after {rounds * self.env.num_envs:,} more steps"
-
 # %% ../../nbs/6_training/64_trainer.ipynb #3b3a8512
 def only(what, these):
     "The only one of a dictionary; ValueError where it is not clear which is meant"
@@ -153,6 +135,26 @@ class Asked(Stepwise):
     def policy(self):
         "The only behaviour, to act with"
         return only("policies", self.policies)
+
+    @property
+    def next_text(self):
+        "What comes next, and when, in words"
+        if self.learning:
+            for learner in self.learners.values():
+                if learner.todo:
+                    return f"gradient step {learner.updates + 1:,} ({len(learner.todo)} owed)"
+                if learner.ready:
+                    return "experience becomes targets and a to-do list"
+        if not self.collecting:
+            return "nothing: collecting " + ("is switched off" if self.learning else "and learning are switched off")
+        if not self.learning:
+            return "environment step; no updates, learning is switched off"
+        if self.settled:
+            return "environment step; no updates, nothing more will be learned"
+        rounds = min(learner.due for learner in self.learners.values())
+        if rounds == 1:
+            return "environment step; then an update, or further steps"
+        return f"environment step; update after {rounds * self.env.num_envs:,} more steps"
 
     def state(self):
         "The whole run as a tree of arrays and plain values"
@@ -201,10 +203,10 @@ class Trainer(Asked):
         for name, learner in self.learners.items():
             learner.adopt(self.config.values[name])
 
-    def restore(self, tree):
+    def restore(self, tree, fresh_episodes=False):
         "Go to where a snapshot was taken, or stay where one is; FileProblem where it is not one of this run"
         before = None if self.begun else self.snapshot()
-        try: put_back(self, tree)
+        try: put_back(self, tree, fresh_episodes)
         except Exception as problem:
             if before: put_back(self, before)
             raise as_told(problem) from problem
@@ -231,7 +233,7 @@ class Trainer(Asked):
         write_tree(path, tree, kind="checkpoint")
 
 # %% ../../nbs/6_training/64_trainer.ipynb #31d4120d
-def from_tree(path, tree, env, actors, device):
+def from_tree(path, tree, env, actors, device, fresh_episodes):
     "The trainer that stands in a file"
     source = checked_source(path, env, tree["env"])
     cast = saved_cast(path, tree["players"], find(source, tree["env_settings"]), actors)
@@ -244,7 +246,7 @@ def from_tree(path, tree, env, actors, device):
     trainer = Trainer(source, cast, config=config, env_settings=tree["env_settings"], memory=memories)
     try:
         check_state(trainer, tree["state"])
-        trainer.restore(tree["state"])
+        trainer.restore(tree["state"], fresh_episodes)
         for learner in trainer.learners.values(): rehearse(learner)
     except BaseException:
         trainer.env.close()
@@ -254,10 +256,11 @@ def from_tree(path, tree, env, actors, device):
 # %% ../../nbs/6_training/64_trainer.ipynb #d155a4be
 def load(path, env=None, # what makes the environment, where the run was made from code of your own
          actors=None,    # {behaviour: Actor} of players whose algorithm has no name here
-         device=None):   # where the networks are from now on; None: where they were
+         device=None,    # where the networks are from now on; None: where they were
+         fresh_episodes=False): # leave the present episodes, where the environment cannot go back into them
     "The trainer that was saved; FileProblem says what is missing"
     tree = read_tree(path, kind="checkpoint")
-    try: return from_tree(path, tree, env, actors or {}, device)
+    try: return from_tree(path, tree, env, actors or {}, device, fresh_episodes)
     except Exception as problem:
         text = str(as_told(problem)).removeprefix(f"{path}: ")
         raise FileProblem(f"{path}: {text}") from problem
