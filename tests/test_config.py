@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.config import Config, add_file, read_config
-from rlbench.core.schedules import Cosine, Exponential, Linear, Piecewise, Schedule, at, moving, parse_schedule
+from rlbench.core.schedules import Cosine, Exponential, Linear, Piecewise, Schedule, at, parse_schedule, schedules
 from rlbench.core.settings import Setting, changed, check, fields_of, from_plain, hp, parse_value, to_plain
 from rlbench.core.words import ELSEWHERE, ConfigError
 from rlbench.training.setup import TrainerSettings
@@ -102,8 +102,10 @@ def test_at_gives_the_same_object_without_schedules():
     cls = algorithms()["ppo"]
     still = cls()
     assert at(still, 5) is still
-    assert at(cls(lr=Linear(1, 0, 10)), 5).lr == .5
-    assert not moving(still) and moving(cls(lr=Linear(1, 0, 10)))
+    falling = cls(lr=Linear(1, 0, 10))
+    assert at(falling, 5).lr == .5
+    assert list(schedules(falling)) == ["lr"]
+    assert not schedules(still)
 
 
 def test_schedules_are_kept_as_schedules():

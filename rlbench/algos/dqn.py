@@ -23,7 +23,7 @@ from ..core.schedules import Linear, Schedule
 from ..core.settings import hp
 from ..core.spaces import SpaceProblem
 from ..policies.exploration import Exploring, Shaken, epsilon_greedy, spread
-from ..policies.networks import MLP, has_mask
+from ..policies.networks import MLP, follow, has_mask
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #8e0c3ece
 def dqn_target(ret, disc, next_q, next_target, double):
@@ -160,7 +160,6 @@ class DQN(ReplayedQ):
         next_q = allowed(nets.q(batch.next_obs), batch.next_obs) if self.double else None
         return dqn_target(batch.ret, batch.disc, next_q, next_target, self.double)
 
-    @torch.no_grad()
     def after(self, nets, own, taken):
         own["updates"] += 1
         if self.prioritized_replay_alpha:
@@ -169,8 +168,7 @@ class DQN(ReplayedQ):
         if self.exploration == "weights" and own["updates"] % self.shake_interval == 0:
             nets.shaken.shake(nets.q, taken.batch.obs, self.epsilon)
         if own["updates"] % self.target_update_interval == 0:
-            for old, new in zip(nets.target.parameters(), nets.q.parameters()):
-                old.lerp_(new, self.tau)
+            follow(nets.target, nets.q, self.tau)
 
     def values(self, nets, obs):
         return allowed(nets.q(obs), obs)

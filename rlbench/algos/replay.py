@@ -20,7 +20,7 @@ class Replaying:
 
     def due(self, memory, own, fresh):
         since = memory.added % self.train_freq            # steps since the last beat
-        missing = 0 if since < fresh.sum() else self.train_freq - since
+        missing = 0 if since < sum(fresh.tolist()) else self.train_freq - since
         if not missing:
             places = memory.capacity * memory.num_envs    # who can hold no more need not wait for more
             missing = min(self.learning_starts, places) - len(memory)

@@ -32,10 +32,10 @@ class Places:
     @property
     def added(self):
         "Rows written in all"
-        return int(self.written.sum())
+        return sum(self.written.tolist())                 # a few numbers are quicker in a list
 
     def __len__(self):
-        return int(self.sizes.sum())
+        return sum(self.sizes.tolist())
 
     def claim(self, envs):
         "The numbers (n,) of the next row of these environments, which are written from now on"
@@ -179,7 +179,7 @@ class Chosen(Stored):
 
     def uniform(self, rng, n):
         "n row numbers, drawn with replacement"
-        sizes = self.sizes.tolist()                       # a few numbers are quicker in a list
+        sizes = self.sizes.tolist()
         total = sum(sizes)
         if total == 0:
             raise ValueError("an empty memory has nothing to draw from")

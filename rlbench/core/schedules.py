@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SCHEDULES', 'Schedule', 'Linear', 'Exponential', 'Cosine', 'Piecewise', 'ordinary', 'flaw_of_points', 'flaw',
-           'parse_schedule', 'moving', 'at']
+           'parse_schedule', 'schedules', 'at']
 
 # %% ../../nbs/0_core/03_schedules.ipynb #4680568b
 import ast
@@ -132,17 +132,17 @@ def parse_schedule(text):
     return schedule
 
 # %% ../../nbs/0_core/03_schedules.ipynb #fbeb8875
-def moving(settings):
-    "The names of the settings that are schedules"
-    return [name for name, value in vars(settings).items() if isinstance(value, Schedule)]
+def schedules(settings):
+    "{name: Schedule} of the settings that are schedules"
+    return {name: value for name, value in vars(settings).items() if isinstance(value, Schedule)}
 
 # %% ../../nbs/0_core/03_schedules.ipynb #deecf612
-def at(settings, steps):
+def at(settings, steps, moving=None): # moving: what `schedules` says, for who asks at every step
     "The same settings with every schedule at its number; the same object if there are none"
-    names = moving(settings)
-    if not names: return settings
-    now = object.__new__(type(settings))                  # asked at every step: `replace` takes ten times as long
+    if moving is None: moving = schedules(settings)
+    if not moving: return settings
+    now = object.__new__(type(settings))                  # `replace` takes ten times as long
     vars(now).update(vars(settings))
-    for name in names:
-        vars(now)[name] = vars(settings)[name].at(steps)
+    for name, schedule in moving.items():
+        vars(now)[name] = schedule.at(steps)
     return now

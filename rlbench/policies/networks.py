@@ -7,7 +7,7 @@ __all__ = ['ACTIVATIONS', 'IN_NUMPY', 'LOG_STD', 'HEADS', 'linear', 'linears', '
            'NumpyMLP', 'in_numpy', 'CategoricalHead', 'ShiftedHead', 'discrete_head', 'split_mask',
            'MultiCategoricalHead', 'BernoulliHead', 'GaussianHead', 'mean_and_log_std', 'StateGaussianHead', 'Bounded',
            'SquashedGaussianHead', 'BetaHead', 'DiracHead', 'ProductHead', 'head_for', 'has_mask', 'PolicyNet',
-           'MaskedPolicyNet', 'policy_net']
+           'MaskedPolicyNet', 'policy_net', 'follow']
 
 # %% ../../nbs/2_policies/22_networks.ipynb #54107f61
 import copy
@@ -376,3 +376,12 @@ def policy_net(observation_space, action_space, hidden, generator, activation="t
     net = MLP(observation_space, hidden, head.size, .01, generator, activation, encode)
     kind = MaskedPolicyNet if has_mask(observation_space, action_space, head.choices) else PolicyNet
     return kind(net, head)
+
+# %% ../../nbs/2_policies/22_networks.ipynb #b4826501
+@torch.no_grad()
+def follow(slow, # network that changes
+           quick,# network of the same shape
+           tau): # share that is taken over
+    "Move every weight of a network towards another's"
+    for mine, other in zip(slow.parameters(), quick.parameters()):
+        mine.lerp_(other, tau)

@@ -19,7 +19,7 @@ from torch.nn.utils import clip_grad_norm_
 from ..algos.algorithm import Taken
 from ..buffers.ring import ClosedRing, Ring
 from ..core.batch import Batch, columns, each
-from ..core.schedules import at, moving
+from ..core.schedules import at, schedules
 from ..core.settings import whole_number
 from ..core.spaces import room_for
 from ..core.state import snapshot, told_state, went_back
@@ -171,14 +171,14 @@ class Paced:
     def adopt(self, settings):
         "Learn by these settings from now on"
         self.settings = settings
-        self.moving = bool(moving(settings))
+        self.moving = schedules(settings)
         self.actor.adopt(settings)
         self.tick()
         self.ask()
 
     def tick(self):
         "Every schedule at its present number"
-        self.algo = at(self.settings, self.steps)
+        self.algo = at(self.settings, self.steps, self.moving)
         self.actor.algo = self.algo
         for name, group in self.groups.items():
             group.pace(*self.algo.pace(name))
