@@ -87,7 +87,7 @@ TASKS = {
     "ppo-cartpole": Task(
         "CartPole-v1", "ppo", 99_840, 475, SOLVED,
         dict(gamma=.98, gae_lambda=.8, lr="linear(0.001, 0, 100000)", clip_range="linear(0.2, 0, 100000)",
-             n_steps=32, n_epochs=20)),
+             n_steps=32, n_epochs=20, batch_size=256)),
     "ppo-pendulum": Task(
         "Pendulum-v1", "ppo", 198_656, -250, "threshold used by Tianshou's tests",
         dict(gamma=.9, gae_lambda=.95, lr="linear(0.001, 0.0001, 200000)", n_steps=256, n_epochs=10,
@@ -107,11 +107,11 @@ TASKS = {
         dict(env_settings=dict(delay=2, length=100), gamma=.9, lr=3e-3, n_steps=64, n_epochs=8, batch_size=128)),
     "masked-ppo": Task(
         "rlbench/Forbidden-v0", "ppo", 20_480, 25.7, "95 % of the optimum, 27.09 by counting the masks",
-        dict(n_steps=64, batch_size=128)),
+        dict(n_steps=64, n_epochs=4, batch_size=128)),
     "hybrid-ppo": Task(
         "rlbench/SideAndForce-v0", "ppo", 20_480, 7.2,
         "90 % of the best, as ML-Agents asks of hybrid PPO within 20,000 steps; the best is 8",
-        dict(n_steps=64, batch_size=128, lr=3e-3, gamma=0.)),
+        dict(n_steps=64, n_epochs=4, batch_size=128, lr=3e-3, gamma=0.)),
 }
 
 

@@ -53,8 +53,8 @@ class PPOSettings(Algorithm):
                                       up="learning is steady but slow", low=0)
     n_steps: int = hp(128, "steps of each environment in a rollout", up="rewards come late",
                       low=1, high=1_000_000, live=False)
-    n_epochs: int = hp(4, "passes over a rollout", up="steps are dear", low=1, high=10_000)
-    batch_size: int = hp(256, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
+    n_epochs: int = hp(10, "passes over a rollout", up="steps are dear", low=1, high=10_000)
+    batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
     vf_coef: float = hp(.5, "weight of the value loss", up="the critic lags behind", low=0)
     ent_coef: float | Schedule = hp(0., "weight of the entropy bonus", up="it settles too early", low=0)
     max_grad_norm: float | None = hp(.5, "longest gradient", up="updates are cut too often", low=0)

@@ -69,6 +69,8 @@ def values_along(policy, rows):
 @dataclass(frozen=True)
 class RecurrentPPO(PPO):
     "PPO with a memory (GRU or LSTM), learned through time"
+    batch_size: int = hp(256, "rows of a minibatch: the whole rollouts of so many environments", up="updates are noisy",
+                         low=1, high=1_000_000)
     memory_size: int = hp(64, "units of the memory", up="there is more to remember", low=1, high=65_536, live=False)
     cell: str = hp("gru", "kind of memory", choices=tuple(CELLS), live=False)
     vf_coef: float = hp(.025, "weight of the value loss; small, for critic and policy share the memory",
