@@ -12,7 +12,8 @@ from rlbench.training.trainer import Trainer, load
 from tests.conftest import small
 
 GAMMA = .9
-SMALL = dict(learning_starts=40, buffer_size=300, batch_size=16, hidden=(16,), target_update_interval=7, log_every=50)
+SMALL = dict(learning_starts=40, buffer_size=300, train_freq=1, gradient_steps=1, batch_size=16, hidden=(16,),
+             target_update_interval=7, log_every=50)
 SHAKEN = dict(exploration="weights", shake_interval=20)
 WAYS = [
     dict(exploration="boltzmann", temperature=.5),

@@ -78,7 +78,7 @@ def test_a_new_process_continues_to_the_bit(number, folder):
 
 
 def test_between_a_step_and_its_update(tmp_path):
-    trainer = Trainer("CartPole-v1", "dqn", **small(algorithms()["dqn"]))
+    trainer = Trainer("CartPole-v1", "dqn", gradient_steps=1, **small(algorithms()["dqn"]))
     trainer.until(lambda event: event.kind == "process")
     assert len(trainer.learner.todo) == 1   # the step is taken, its update is owed
     trainer.save(tmp_path / "a.rlb")

@@ -58,7 +58,8 @@ def after_steps(rows, gamma):
 @dataclass(frozen=True)
 class DQNSettings(Exploring, Algorithm):
     "What can be set"
-    lr: float | Schedule = hp(5e-4, "learning rate of Adam", up="learning is steady but slow", low=0)
+    lr: float | Schedule = hp(Linear(1e-3, 1e-4, 50_000), "learning rate of Adam", up="learning is steady but slow",
+                              low=0)
     exploration: str = hp("epsilon", "epsilon: now and then any action; "
                           "boltzmann: in proportion to exp(value / temperature); "
                           "weights: noise on the weights, as bold as epsilon says",
@@ -69,14 +70,14 @@ class DQNSettings(Exploring, Algorithm):
                                "with less", up="one ε does not suit all phases", low=0)
     shake_interval: int = hp(100, "updates between two draws of the noise on the weights",
                              up="it should persist in its oddities", low=1)
-    batch_size: int = hp(64, "transitions in a minibatch", up="updates are noisy", low=1, high=1_000_000)
-    train_freq: int = hp(1, "environment steps between two rounds of updates", up="steps are cheap", low=1)
-    gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1, high=10_000)
-    target_update_interval: int = hp(500, "updates between two renewals of the target network",
+    batch_size: int = hp(128, "transitions in a minibatch", up="updates are noisy", low=1, high=1_000_000)
+    train_freq: int = hp(4, "environment steps between two rounds of updates", up="steps are cheap", low=1)
+    gradient_steps: int = hp(2, "updates in a round", up="steps are dear", low=1, high=10_000)
+    target_update_interval: int = hp(200, "updates between two renewals of the target network",
                                      up="values run away", low=1)
     tau: float = hp(1., "share of the online network that a renewal takes over; 1 is a copy",
                     up="values lag behind", low=0, high=1)
-    n_step: int = hp(1, "steps of reward before bootstrapping", up="rewards are rare", low=1)
+    n_step: int = hp(3, "steps of reward before bootstrapping", up="rewards are rare", low=1)
     double: bool = hp(True, "choose by the online network, value by the target network", up="values are too optimistic")
     max_grad_norm: float | None = hp(10., "longest gradient", up="updates are cut too often", low=0)
     prioritized_replay_alpha: float = hp(0., "rows are drawn in proportion to their last |error| to this power; "
@@ -87,7 +88,7 @@ class DQNSettings(Exploring, Algorithm):
     learning_starts: int = hp(1000, "transitions stored before learning starts", up="first values mislead it", low=1)
     buffer_size: int = hp(50_000, "transitions remembered, over all environments", up="it forgets what it knew",
                           low=1, high=1_000_000_000, live=False)
-    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="values are too simple",
+    hidden: tuple[int, ...] = hp((128, 128), "units of the hidden layers", up="values are too simple",
                                  low=1, high=65_536, live=False)
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #88e62708
