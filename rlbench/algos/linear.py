@@ -16,7 +16,7 @@ from torch import nn
 
 from .algorithm import Algorithm, register
 from .one_step import OneStep, one_by_one
-from .td import Sarsa, learning_tables
+from .td import Sarsa, learning_tables, of_action
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
@@ -155,7 +155,16 @@ class LinearSarsa(LinearSettings):
     def targets(self, nets, rows, noise):
         return rows, one_by_one(rows)
 
+    def update(self, nets, batch):
+        coin = batch.get("coin")
+        learning, _ = self.sides(nets, coin)
+        before = of_action(learning(batch.obs), batch.act)
+        delta = self.delta(nets, batch)
+        self.correct(nets, batch, coin, delta)
+        return Batch(q=before, target=before + delta, delta=delta)
+
     def correct(self, nets, batch, coin, delta):
+        "Move the weights of the rows' features by their errors (B,)"
         alpha = self.lr / nets.q.features.active
         for table, rows in learning_tables(nets, coin):
             w = table.w

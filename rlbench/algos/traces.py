@@ -83,6 +83,11 @@ class Tracing:
         nets["traces"] = Traces(spec.num_envs, *table.values.shape)
         return nets
 
+    def draw(self, memory, own, fresh, rng):
+        drawn = super().draw(memory, own, fresh, rng)
+        _, led_up_to = memory.follows(drawn.index)
+        return Batch(drawn, first=~led_up_to)
+
     def targets(self, nets, rows, noise):
         table, *_ = nets.values()
         places = *self.place(nets, rows), table.row(rows.next_obs)

@@ -10,6 +10,7 @@ import math
 from functools import partial
 from math import isfinite
 
+import numpy as np
 import torch
 from torch import nn
 from torch.autograd import grad
@@ -18,7 +19,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from ..algos.algorithm import Taken
 from ..buffers.ring import ClosedRing, Ring
-from ..core.batch import Batch, columns, each
+from ..core.batch import Batch, as_numpy, columns, each
 from ..core.schedules import at, schedules
 from ..core.settings import whole_number
 from ..core.spaces import room_for
@@ -325,12 +326,11 @@ class Learner(LearnerState):
 class TableLearner(Learner):
     "A learner whose algorithm updates tables"
 
-    @torch.no_grad()
     def step(self, batch):
         "An update -> its named parts; there are no losses and no gradients"
         parts = self.algo.update(self.nets, batch)
         for name in parts.keys() & {"delta"} or parts:
-            if not parts[name].isfinite().all():
+            if not np.isfinite(as_numpy(parts[name])).all():
                 raise NotFinite(f"{name} is not finite after an update of {self.name}: values have run away; the last "
                                 "checkpoint is from before. Is the step size too large, are rewards?")
         return parts, {}
