@@ -16,7 +16,7 @@ from torch import nn
 
 from .algorithm import Algorithm, register
 from .one_step import OneStep, one_by_one
-from .td import Sarsa, learning_tables, of_action
+from .td import Sarsa, learning_tables, of_action, with_later
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
@@ -145,6 +145,7 @@ def features_for(algo, space):
 @dataclass(frozen=True)
 class LinearSarsa(LinearSettings):
     "Semi-gradient SARSA, expected SARSA and Q-learning on tiles, one-step and n-step"
+    in_numbers = False
 
     def nets(self, spec, rng):
         actions = few_actions(self.name, spec)
@@ -153,6 +154,7 @@ class LinearSarsa(LinearSettings):
         return nn.ModuleDict({name: LinearValues(features, actions, self.initial) for name in names})
 
     def targets(self, nets, rows, noise):
+        rows = with_later(rows)
         return rows, one_by_one(rows)
 
     def update(self, nets, batch):

@@ -62,7 +62,7 @@ def transitions(table, rows):
 def corrections(made):
     "[(value before, what it should be, their difference), …] as named parts of an update, (B,) each"
     q, target, delta = np.array(made).T
-    return Batch(q=q, target=target, delta=delta).torch()
+    return Batch(q=q, target=target, delta=delta)
 
 # %% ../../nbs/4_algos/410_one_step.ipynb #9437a4a4
 class GreedyTable(OneStep):

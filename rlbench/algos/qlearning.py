@@ -37,6 +37,7 @@ class QSettings(Exploring, Algorithm):
 @dataclass(frozen=True)
 class QLearning(GreedyTable, QSettings):
     "Tabular Q-learning (Watkins, 1989)"
+    in_numbers = True
 
     def nets(self, spec, rng):
         _, actions = check_finite("qlearning", spec)

@@ -42,13 +42,13 @@ def complete(memory, learned, need):
 
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0004
 def next_rows(memory, learned, need):
-    "Numbers (B,) of the oldest complete row of each environment; if there is none, of those before"
+    "(ages (B,), environments (B,)) of the oldest complete row of each; if there is none, of those before"
     ready = complete(memory, learned, need)
     if ready:
-        return memory.aged(np.array(list(ready.values())) - 1, np.array(list(ready)))
+        return np.array(list(ready.values())) - 1, np.array(list(ready))
     envs = np.flatnonzero(memory.sizes)
     age = np.minimum(waiting(memory, learned), memory.sizes - 1)
-    return memory.aged(age[envs], envs)
+    return age[envs], envs
 
 # %% ../../nbs/4_algos/414_td.ipynb #75fc3042
 @dataclass(frozen=True)
@@ -76,11 +76,22 @@ def on_their_own(batch):
     return Batch(batch, later=Batch(later, valid=only_the_first))
 
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0032
-def with_later(memory, index, n):
-    "What is drawn for rows (B,): them, where they come from, and the n rows after each"
-    rows, alive = memory.ahead(index, n + 1)
-    later = Batch(memory.gather(rows.T), valid=alive.T)
-    return Batch(index=index, env=memory.env_of(index), ordinal=memory.ordinal(index), later=later)
+def and_after(memory, age, env, n):
+    "What is drawn for rows of these ages (B,): them and the n rows after each (B, n + 1), and where they come from (B,)"
+    ages = age[:, None] - np.arange(n + 1)
+    index = memory.aged(ages, env[:, None])
+    valid = ages >= 0
+    valid[:, 1:] &= ~np.logical_or.accumulate(memory.ends(index[:, :-1]), 1)
+    return Batch(index=index, valid=valid, env=env, ordinal=memory.written[env] - 1 - age)
+
+# %% ../../nbs/4_algos/414_td.ipynb #6761077d
+ONCE = ("env", "ordinal", "first", "coin") # columns that are drawn once for all steps of a row
+
+def with_later(rows):
+    "Rows (B, n + 1) as the first of each, with all of them in a column `later`"
+    later = Batch({name: column for name, column in rows.items() if name not in ONCE})
+    once = {name: rows[name] for name in ONCE if name in rows}
+    return Batch(later[:, 0], later=later, **once)
 
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0035
 def summed(error, # (B, n) one-step errors
@@ -109,8 +120,7 @@ class Differences(TDSettings):
         return 0 if complete(memory, own["learned"], self.need) else 1    # an episode may end with any step
 
     def draw(self, memory, own, fresh, rng):
-        index = next_rows(memory, own["learned"], self.need)
-        return with_later(memory, index, self.n_step)
+        return and_after(memory, *next_rows(memory, own["learned"], self.need), self.n_step)
 
     def delta(self, nets, batch):
         "(B,) the sum of the errors of each row and of those that follow it"
@@ -121,9 +131,9 @@ class Differences(TDSettings):
         return summed(error * now.valid, self.gamma * self.td_lambda * share * then.valid)
 
     def after(self, nets, own, taken):
-        env = as_numpy(taken.batch.env)
-        learned = as_numpy(taken.batch.ordinal) + 1
-        own["learned"][env] = np.maximum(own["learned"][env], learned)
+        learned = own["learned"]
+        for env, ordinal in zip(taken.batch.env.tolist(), taken.batch.ordinal.tolist()):
+            learned[env] = max(learned[env], ordinal + 1)
 
     def td_error(self, nets, batch):
         return self.delta(nets, on_their_own(batch))
@@ -167,6 +177,7 @@ class TD(NStepSettings, Prediction):
     "Values of acting at random: TD(0) and n-step TD"
 
     def targets(self, nets, rows, noise):
+        rows = with_later(rows)
         return rows, [None] if len(rows) == 1 else turns(as_numpy(nets.v.row(rows.obs)))
 
     def update(self, nets, batch):
@@ -340,9 +351,10 @@ class StepByStep(ActionValues):
 @dataclass(frozen=True)
 class Sarsa(NStepSettings, StepByStep):
     "Action values from differences: SARSA, expected SARSA, Q-learning; n-step, tree backup, double"
+    in_numbers = True
 
     def targets(self, nets, rows, noise):
-        return rows, [None]                           # `update` takes them one after another
+        return with_later(rows), [None]               # `update` takes them one after another
 
     def update(self, nets, batch):
         tables = [table.values.numpy() for table in nets.values()]
