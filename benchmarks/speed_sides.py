@@ -1,4 +1,4 @@
-"""The two sides of benchmarks/speed.py: `python speed_sides.py ours|peer ppo|dqn|sac|sample|gae` prints one number."""
+"""The two sides of benchmarks/speed.py: `python speed_sides.py ours|peer NAME` prints one number."""
 import sys
 import time
 
@@ -52,6 +52,16 @@ class Ours:
     def sac(self):
         from rlbench import Trainer
         return speed_of(Trainer("Pendulum-v1", "sac"), 300, 1500)
+
+    def qlearning(self):
+        return self.table("qlearning")
+
+    def sarsa(self):
+        return self.table("sarsa")
+
+    def table(self, algo):
+        from rlbench import Trainer
+        return speed_of(Trainer("rlbench/CliffWalk-v0", algo), 1000, 10_000)
 
     def sample(self):
         from rlbench.buffers.ring import Ring

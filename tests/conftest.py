@@ -1,10 +1,8 @@
-"Shared by all tests: one torch thread, and settings that make every algorithm learn within a few dozen steps"
+"Shared by all tests: settings that make every algorithm learn within a few dozen steps"
 import dataclasses
 
 import pytest
-import torch
 
-torch.set_num_threads(1)
 SMALL = dict(
     learning_starts=20,
     n_episodes=2,

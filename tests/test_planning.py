@@ -73,6 +73,14 @@ def test_taxi(gamma, mean, ends):
         assert (starts.min(), starts.max()) == pytest.approx(ends)
 
 
+def test_a_policy_is_evaluated_in_double_precision():
+    "At gamma .999 a policy rounded to single precision is .07 off"
+    trainer = planned("Taxi-v4", "policy_iteration", gamma=.999, improve=False, solve=True)
+    model = model_of(trainer.env.single)
+    exact = evaluate_policy(model, np.full(model.R.shape, 1 / 6), .999)
+    assert np.abs(val(trainer) - exact).max() < 1e-6
+
+
 AGAINST = {25: .16, 50: .4, 51: .4031, 75: .64, 99: .9643}
 STEEPLY = {50: .25, 75: .4375}
 FOR = {50: 1., 10: .8656}       # a coin in your favour: the stakes differ by less than 1e-6, and games are long

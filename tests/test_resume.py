@@ -40,9 +40,7 @@ PLACES = 3
 CONTINUE = f"""
 import sys
 from pathlib import Path
-import torch
 from rlbench import load
-torch.set_num_threads(1)
 for path in sorted(Path(sys.argv[1]).glob("*.start")):
     trainer = load(path)
     for _ in range({AHEAD}):

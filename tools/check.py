@@ -37,8 +37,7 @@ STEPS = {               # name -> (command, limit in seconds)
 
 def run(command, limit):
     "Run one step; 'passed', or what went wrong. Its whole process group ends with it"
-    env = os.environ | dict(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")     # for small networks more threads are slower
-    process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         status = process.wait(timeout=limit)
     except subprocess.TimeoutExpired:

@@ -48,6 +48,7 @@ class Algorithm:
     lr = None             # learning rate of the optimiser
     max_grad_norm = None  # longer gradients are shortened to it
     update = None         # tables: a method, instead of `losses`
+    in_numbers = False    # tables: True where `update` reads arrays, row after row; otherwise tensors
 
     def groups(self, nets):
         "{name: parameters that are stepped together}, in no order"

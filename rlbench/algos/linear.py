@@ -16,7 +16,7 @@ from torch import nn
 
 from .algorithm import Algorithm, register
 from .one_step import OneStep, one_by_one
-from .td import Sarsa, learning_tables
+from .td import Sarsa, learning_tables, of_action, with_later
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
@@ -145,6 +145,7 @@ def features_for(algo, space):
 @dataclass(frozen=True)
 class LinearSarsa(LinearSettings):
     "Semi-gradient SARSA, expected SARSA and Q-learning on tiles, one-step and n-step"
+    in_numbers = False
 
     def nets(self, spec, rng):
         actions = few_actions(self.name, spec)
@@ -153,9 +154,19 @@ class LinearSarsa(LinearSettings):
         return nn.ModuleDict({name: LinearValues(features, actions, self.initial) for name in names})
 
     def targets(self, nets, rows, noise):
+        rows = with_later(rows)
         return rows, one_by_one(rows)
 
+    def update(self, nets, batch):
+        coin = batch.get("coin")
+        learning, _ = self.sides(nets, coin)
+        before = of_action(learning(batch.obs), batch.act)
+        delta = self.delta(nets, batch)
+        self.correct(nets, batch, coin, delta)
+        return Batch(q=before, target=before + delta, delta=delta)
+
     def correct(self, nets, batch, coin, delta):
+        "Move the weights of the rows' features by their errors (B,)"
         alpha = self.lr / nets.q.features.active
         for table, rows in learning_tables(nets, coin):
             w = table.w

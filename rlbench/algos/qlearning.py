@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from .algorithm import Algorithm, register
-from .one_step import GreedyTable
-from ..core.batch import Batch
+from .one_step import GreedyTable, corrections, transitions
 from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..policies.exploration import Exploring
@@ -20,8 +19,8 @@ from ..policies.tables import Table, check_finite
 
 # %% ../../nbs/4_algos/420_qlearning.ipynb #bd7dcf33
 def td_target(rew, term, next_val, gamma):
-    "What a transition says its value is, (B,); only a termination ends the future"
-    return rew + gamma * next_val.masked_fill(term, 0)
+    "What a transition says its value is, one number or (B,); only a termination ends the future"
+    return rew + gamma * next_val * (term == 0)
 
 # %% ../../nbs/4_algos/420_qlearning.ipynb #ac1dbf24
 @dataclass(frozen=True)
@@ -38,21 +37,25 @@ class QSettings(Exploring, Algorithm):
 @dataclass(frozen=True)
 class QLearning(GreedyTable, QSettings):
     "Tabular Q-learning (Watkins, 1989)"
+    in_numbers = True
 
     def nets(self, spec, rng):
         _, actions = check_finite("qlearning", spec)
         return nn.ModuleDict(dict(q=Table(spec.observation_space, actions, self.initial)))
 
+    def targets(self, nets, rows, noise):
+        return rows, [None]                               # `update` takes them one after another
+
     def update(self, nets, batch):
-        q = nets.q.values
-        s = nets.q.row(batch.obs)
-        a = batch.act
+        q = nets.q.values.numpy()                         # the same memory
         alpha = self.lr
-        before = q[s, a]
-        target = td_target(batch.rew, batch.term, nets.q(batch.next_obs).amax(-1), self.gamma)
-        delta = target - before
-        q[s, a] += alpha * delta
-        return Batch(q=before, target=target, delta=delta)
+        made = []
+        for s, a, rew, term, s_next in transitions(nets.q, batch):
+            target = td_target(rew, term, q[s_next].max(), self.gamma)
+            delta = target - q[s, a]
+            made.append((q[s, a], target, delta))
+            q[s, a] += alpha * delta
+        return corrections(made)
 
     def td_error(self, nets, batch):
         target = td_target(batch.rew, batch.term, nets.q(batch.next_obs).amax(-1), self.gamma)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TDSettings', 'Differences', 'Prediction', 'NStepSettings', 'TD', 'ControlSettings', 'Judging', 'ActionValues',
-           'Sarsa', 'DoubleQ', 'TreeBackup']
+           'StepByStep', 'Sarsa', 'DoubleQ', 'TreeBackup']
 
 # %% ../../nbs/4_algos/414_td.ipynb #5f167a49
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from .algorithm import Algorithm, register
-from .one_step import turns
+from .one_step import corrections, turns
 from ..buffers.returns import scan
 from ..buffers.ring import Ring
 from ..core.batch import Batch, as_numpy, each
@@ -33,23 +33,22 @@ def waiting(memory,   # Ring
 
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0030
 def complete(memory, learned, need):
-    "(N,) bool, where the oldest row that waits has all `need` rows, itself included, or an end"
-    count = waiting(memory, learned)
-    if not count.any(): return count > 0
-    ended = memory.ends(memory.aged(0, memory.everyone))
-    return (count >= need) | (count > 0) & ended
+    "{environment: rows of it that wait} where the oldest of them has all `need` rows, itself included, or an end"
+    found = {}
+    for env, count in enumerate(waiting(memory, learned).tolist()):
+        if count >= need or count > 0 and memory.ends(memory.aged(0, env)):
+            found[env] = count
+    return found
 
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0004
 def next_rows(memory, learned, need):
-    "Numbers (B,) of the oldest complete row of each environment; if there is none, of those before"
+    "(ages (B,), environments (B,)) of the oldest complete row of each; if there is none, of those before"
     ready = complete(memory, learned, need)
-    count = waiting(memory, learned)
-    if ready.any():
-        envs = np.flatnonzero(ready)
-        return memory.aged(count[envs] - 1, envs)
+    if ready:
+        return np.array(list(ready.values())) - 1, np.array(list(ready))
     envs = np.flatnonzero(memory.sizes)
-    age = np.minimum(count, memory.sizes - 1)
-    return memory.aged(age[envs], envs)
+    age = np.minimum(waiting(memory, learned), memory.sizes - 1)
+    return age[envs], envs
 
 # %% ../../nbs/4_algos/414_td.ipynb #75fc3042
 @dataclass(frozen=True)
@@ -77,13 +76,22 @@ def on_their_own(batch):
     return Batch(batch, later=Batch(later, valid=only_the_first))
 
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0032
-def with_later(memory, index, n):
-    "What is drawn for rows (B,): them, where they come from, and the n rows after each"
-    rows, alive = memory.ahead(index, n + 1)
-    later = Batch(memory.gather(rows.T), valid=alive.T)
-    _, led_up_to = memory.follows(index)
-    return Batch(index=index, env=memory.env_of(index), ordinal=memory.ordinal(index),
-                 first=~led_up_to, later=later)
+def and_after(memory, age, env, n):
+    "What is drawn for rows of these ages (B,): them and the n rows after each (B, n + 1), and where they come from (B,)"
+    ages = age[:, None] - np.arange(n + 1)
+    index = memory.aged(ages, env[:, None])
+    valid = ages >= 0
+    valid[:, 1:] &= ~np.logical_or.accumulate(memory.ends(index[:, :-1]), 1)
+    return Batch(index=index, valid=valid, env=env, ordinal=memory.written[env] - 1 - age)
+
+# %% ../../nbs/4_algos/414_td.ipynb #6761077d
+ONCE = ("env", "ordinal", "first", "coin") # columns that are drawn once for all steps of a row
+
+def with_later(rows):
+    "Rows (B, n + 1) as the first of each, with all of them in a column `later`"
+    later = Batch({name: column for name, column in rows.items() if name not in ONCE})
+    once = {name: rows[name] for name in ONCE if name in rows}
+    return Batch(later[:, 0], later=later, **once)
 
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0035
 def summed(error, # (B, n) one-step errors
@@ -94,7 +102,7 @@ def summed(error, # (B, n) one-step errors
 # %% ../../nbs/4_algos/414_td.ipynb #fd224dd3
 @dataclass(frozen=True)
 class Differences(TDSettings):
-    "What learning from differences shares; kinds of it have nets, `cell` and `look`"
+    "What learning from differences shares; kinds of it have nets and `look`"
     needs_next = False     # whether the next action must be known
 
     def memory(self, spec):
@@ -109,15 +117,10 @@ class Differences(TDSettings):
         return self.n_step + self.needs_next
 
     def due(self, memory, own, fresh):
-        ready = complete(memory, own["learned"], self.need).any()
-        return 0 if ready else 1              # an episode may end with any step
+        return 0 if complete(memory, own["learned"], self.need) else 1    # an episode may end with any step
 
     def draw(self, memory, own, fresh, rng):
-        index = next_rows(memory, own["learned"], self.need)
-        return with_later(memory, index, self.n_step)
-
-    def targets(self, nets, rows, noise):
-        return rows, [None] if len(rows) == 1 else turns(as_numpy(self.cell(nets, rows)))
+        return and_after(memory, *next_rows(memory, own["learned"], self.need), self.n_step)
 
     def delta(self, nets, batch):
         "(B,) the sum of the errors of each row and of those that follow it"
@@ -128,9 +131,9 @@ class Differences(TDSettings):
         return summed(error * now.valid, self.gamma * self.td_lambda * share * then.valid)
 
     def after(self, nets, own, taken):
-        env = as_numpy(taken.batch.env)
-        learned = as_numpy(taken.batch.ordinal) + 1
-        own["learned"][env] = np.maximum(own["learned"][env], learned)
+        learned = own["learned"]
+        for env, ordinal in zip(taken.batch.env.tolist(), taken.batch.ordinal.tolist()):
+            learned[env] = max(learned[env], ordinal + 1)
 
     def td_error(self, nets, batch):
         return self.delta(nets, on_their_own(batch))
@@ -153,9 +156,6 @@ class Prediction(Differences):
         act = torch.zeros_like(nets.v.row(obs)) if noise is None else noise.argmax(-1)
         return act, {}, carry
 
-    def cell(self, nets, rows):
-        return nets.v.row(rows.obs)
-
     def look(self, nets, now, then, coin):
         val = self.values(nets, now.obs)
         return val, self.values(nets, now.next_obs), torch.ones_like(val)
@@ -175,6 +175,10 @@ class NStepSettings:
 @dataclass(frozen=True)
 class TD(NStepSettings, Prediction):
     "Values of acting at random: TD(0) and n-step TD"
+
+    def targets(self, nets, rows, noise):
+        rows = with_later(rows)
+        return rows, [None] if len(rows) == 1 else turns(as_numpy(nets.v.row(rows.obs)))
 
     def update(self, nets, batch):
         v = nets.v.values[:, 0]
@@ -298,35 +302,73 @@ class ActionValues(Judging):
     def probs(self, nets, obs):
         return self.chances_of(self.values(nets, obs))
 
-    def cell(self, nets, rows):
-        return nets.q.cell(rows.obs, rows.act)
-
     def draw(self, memory, own, fresh, rng):
         drawn = super().draw(memory, own, fresh, rng)
         return Batch(drawn, coin=rng.random(len(drawn)) < .5) if self.double else drawn
 
+# %% ../../nbs/4_algos/414_td.ipynb #c1384230
+def steps_of(table, later):
+    "Of each row the steps of its sum: [(s, a, reward, whether it ended, next s, log-probability of a), …]"
+    columns = (table.row(later.obs), later.act, later.rew, later.term, table.row(later.next_obs),
+               later.get("logp", later.rew), later.valid)
+    for rows in zip(*(column.tolist() for column in columns)):
+        yield [step for *step, known in zip(*rows) if known]
+
+# %% ../../nbs/4_algos/414_td.ipynb #351954fe
+@dataclass(frozen=True)
+class StepByStep(ActionValues):
+    "The same sum of errors in plain numbers"
+
+    def follows(self,
+                q, judge, # (A,) values of a state in the table that learns, and in the one that judges
+                then,     # [the step taken there]; empty where it is not known
+                last):    # whether the sum ends there
+        "(What a state is worth, share of later errors that passes through it)"
+        act = then[0][1] if then else None
+        if then and self.needs_next: return judge[act], 1.
+        q = torch.from_numpy(q)
+        mean = float(self.judged(q) @ torch.from_numpy(judge))
+        if last or not then: return mean, 0.
+        if self.off_policy == "none":
+            return mean + self.td_lambda * (judge[act] - mean), 1.
+        row = Batch(act=torch.tensor(act), logp=torch.tensor(then[0][5], dtype=q.dtype))
+        return mean, float(self.agreed(q, row))
+
+    def difference(self, q, judge, steps):
+        "The error of the first step, with its share of the errors of those that follow it"
+        total = 0.
+        for k in reversed(range(min(len(steps), self.n_step))):
+            s, a, rew, term, s_next, _ = steps[k]
+            val = judge[s, a] if k else q[s, a]
+            worth, share = 0., 0.
+            if not term:
+                worth, share = self.follows(q[s_next], judge[s_next], steps[k + 1:k + 2], k + 1 == self.n_step)
+            total = rew + self.gamma * worth - val + self.gamma * self.td_lambda * share * total
+        return total
+
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0020
 @register("sarsa")
 @dataclass(frozen=True)
-class Sarsa(NStepSettings, ActionValues):
+class Sarsa(NStepSettings, StepByStep):
     "Action values from differences: SARSA, expected SARSA, Q-learning; n-step, tree backup, double"
+    in_numbers = True
+
+    def targets(self, nets, rows, noise):
+        return with_later(rows), [None]               # `update` takes them one after another
 
     def update(self, nets, batch):
-        coin = batch.get("coin")
-        learning, _ = self.sides(nets, coin)
-        before = of_action(learning(batch.obs), batch.act)
-        delta = self.delta(nets, batch)
-        self.correct(nets, batch, coin, delta)
-        return Batch(q=before, target=before + delta, delta=delta)
-
-    def correct(self, nets, batch, coin, delta):
-        "Move the values of the rows by their errors (B,)"
+        tables = [table.values.numpy() for table in nets.values()]
+        coins = batch.coin.tolist() if self.double else [False] * len(batch)
         alpha = self.lr
-        for table, rows in learning_tables(nets, coin):
-            q = table.values
-            s = table.row(batch.obs[rows])
-            a = batch.act[rows].long()
-            q[s, a] += alpha * delta[rows]
+        made = []
+        for steps, coin in zip(steps_of(nets.q, batch.later), coins):
+            q = tables[coin]
+            judge = tables[not coin] if self.double else q
+            s, a, *_ = steps[0]
+            delta = self.difference(q, judge, steps)
+            made.append((q[s, a], q[s, a] + delta, delta))
+            q[s, a] += alpha * delta
+        return corrections(made)
 
 # %% ../../nbs/4_algos/414_td.ipynb #fd46ab19
 @register("double_q")

@@ -20,7 +20,7 @@ from ..core.batch import Batch
 # %% ../../nbs/4_algos/491_td_diagrams.ipynb #4910a007
 def rows_taken_in(batch):
     "The rows of the first update of a minibatch, and how many of them its sum takes in"
-    steps = (batch if "later" in batch else on_their_own(batch)).later[0]
+    steps = (batch if "later" in batch else on_their_own(batch)).later[0].torch()
     return steps, int(steps.valid[:-1].sum())
 
 def paid(row):

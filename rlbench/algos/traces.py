@@ -13,7 +13,7 @@ from torch import nn
 
 from .algorithm import register
 from .one_step import one_by_one
-from .td import ActionValues, Prediction, learning_tables, of_action
+from .td import ActionValues, Prediction, learning_tables, of_action, with_later
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
@@ -83,7 +83,13 @@ class Tracing:
         nets["traces"] = Traces(spec.num_envs, *table.values.shape)
         return nets
 
+    def draw(self, memory, own, fresh, rng):
+        drawn = super().draw(memory, own, fresh, rng)
+        _, led_up_to = memory.follows(drawn.index[:, 0])
+        return Batch(drawn, first=~led_up_to)
+
     def targets(self, nets, rows, noise):
+        rows = with_later(rows)
         table, *_ = nets.values()
         places = *self.place(nets, rows), table.row(rows.next_obs)
         meet = len(rows) > 1 and nets.traces.meet(rows.env, *places)

@@ -82,10 +82,10 @@ def vtrace(rew,                   # (T, N) reward
 def nearness(place,   # (B, K) where masses lie
              atoms):  # (M,) evenly spaced
     "Share of each mass that each atom takes, by how near it lies -> (B, K, M)"
-    spacing = atoms[1] - atoms[0]
-    at = (place.clamp(atoms[0], atoms[-1]) - atoms[0]) / spacing
+    last = len(atoms) - 1
+    at = (place - atoms[0]) / (atoms[-1] - atoms[0]) * last
     numbers = torch.arange(len(atoms), device=atoms.device)
-    return (1 - (at[..., None] - numbers).abs()).clamp(min=0)
+    return (1 - (at.clamp(0, last)[..., None] - numbers).abs()).clamp(min=0)
 
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #ff1bf3ab
 def project(prob,    # (B, K) mass

@@ -111,7 +111,9 @@ def digits_of(space, obs):
     "(digits (B,), their sizes) of observations (B, ...) of a countable space"
     if isinstance(space, gym.spaces.Discrete):
         start = int(space.start)
-        return [obs.long() - start if start else obs.long()], [int(space.n)]
+        number = obs.long() if isinstance(obs, torch.Tensor) else obs
+        return [number - start if start else number], [int(space.n)]
+    obs = torch.as_tensor(obs)
     if isinstance(space, gym.spaces.MultiBinary):
         flat = obs.flatten(-len(space.shape)).long()
         return flat.unbind(-1), [2] * flat.shape[-1]

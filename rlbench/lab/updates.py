@@ -65,7 +65,8 @@ def update_text(learner):
     words = []
     for group, (loss, _) in last.groups.items():
         words.append(f"{'' if len(last.groups) == 1 else group + ' '}loss {float(loss):.4g}")
-    words += [f"{name} {float(part):.3g}" for name, part in last.parts.items() if part.numel() == 1]
+    parts = {name: as_numpy(part) for name, part in last.parts.items()}
+    words += [f"{name} {part.item():.3g}" for name, part in parts.items() if part.size == 1]
     rows = len(last.batch)
     words.append(f"{rows:,} row{'s' * (rows > 1)}")
     return f"update {learner.updates:,}: {', '.join(words)}"

@@ -42,7 +42,7 @@ class Table(nn.Module):
 
     def of(self, obs, act):
         "The numbers (...) of observations and actions (...)"
-        return self.values[self.row(obs), act.long()]
+        return self.values[self.row(obs), torch.as_tensor(act).long()]
 
     def cell(self, obs, act):
         "Which cell of the table observations and actions (...) belong to, counted from 0"

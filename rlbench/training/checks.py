@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ..algos.algorithm import Taken
-from ..core.batch import Batch, columns, each
+from ..core.batch import Batch, as_numpy, columns, each
 from ..core.forms import check_form
 from ..core.state import FileProblem
 from .actor import NoiseStream
@@ -82,15 +82,15 @@ def check_memory(trainer, who, saved):
 def is_minibatch(index, rows):
     "True for numbers of some of so many rows, or None, which is all of them"
     if index is None: return True
-    if not isinstance(index, torch.Tensor) or index.dtype != torch.int64 or not index.numel():
-        return False
-    return bool(index.min() >= 0 and index.max() < rows)
+    if not isinstance(index, (torch.Tensor, np.ndarray)): return False
+    numbers = as_numpy(index)
+    return bool(numbers.dtype == np.int64 and numbers.size and numbers.min() >= 0 and numbers.max() < rows)
 
 # %% ../../nbs/6_training/631_checks.ipynb #c287e9b0
 def check_numbers(name, column, count):
-    "FileProblem where a column is no tensor of numbers of so many things"
-    if not isinstance(column, torch.Tensor) or not is_minibatch(column, count):
-        raise FileProblem(f"data.{name}: expected a tensor of int64, numbers of {count:,}")
+    "FileProblem where a column does not hold numbers of so many things"
+    if column is None or not is_minibatch(column, count):
+        raise FileProblem(f"data.{name}: expected int64, numbers of {count:,}")
 
 # %% ../../nbs/6_training/631_checks.ipynb #fd1e5bc4
 def check_owed(data, todo):

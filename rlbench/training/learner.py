@@ -10,6 +10,7 @@ import math
 from functools import partial
 from math import isfinite
 
+import numpy as np
 import torch
 from torch import nn
 from torch.autograd import grad
@@ -18,7 +19,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from ..algos.algorithm import Taken
 from ..buffers.ring import ClosedRing, Ring
-from ..core.batch import Batch, columns, each
+from ..core.batch import Batch, as_numpy, columns, each
 from ..core.schedules import at, schedules
 from ..core.settings import whole_number
 from ..core.spaces import room_for
@@ -232,7 +233,7 @@ class LearnerState(Paced):
         went_back(self.own, tree["own"])
         device = self.device
         self.data = None if tree["data"] is None else moved(tree["data"], device)
-        self.todo = [index if index is None else index.to(device, copy=True) for index in tree["todo"]]
+        self.todo = [index if index is None else moved(index, device) for index in tree["todo"]]
         self.last = tree["last"] and Taken(**last_on(tree["last"], device), data=self.data)
         self.steps = tree["steps"]
         self.updates = tree["updates"]
@@ -247,8 +248,8 @@ class LearnerState(Paced):
 
 # %% ../../nbs/6_training/61_learner.ipynb #7790cd8b
 def moved(rows, device):
-    "Copies of tensors on a device"
-    return each(lambda column: column.to(device, copy=True), rows)
+    "Copies of tensors on a device, and of arrays"
+    return each(lambda column: column.copy() if isinstance(column, np.ndarray) else column.to(device, copy=True), rows)
 
 def last_on(last, device):
     "A Taken as it was written down, its tensors on a device"
@@ -257,16 +258,20 @@ def last_on(last, device):
 # %% ../../nbs/6_training/61_learner.ipynb #25ddc4c2
 def numbered(todo, rows, shift):
     "The same to-do list for data whose `rows` rows have moved by `shift`"
-    return [torch.arange(shift, shift + rows) if index is None else index + shift for index in todo]
+    return [np.arange(shift, shift + rows) if index is None else index + shift for index in todo]
 
 # %% ../../nbs/6_training/61_learner.ipynb #17cc160d
+def chained(*columns):
+    "Arrays or tensors one after another"
+    return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else torch.cat(columns)
+
 def joined(data, todo, more_data, more_todo):
     "Both data in one, and a to-do list for it; ValueError where their columns differ"
     if set(data) != set(more_data):
         raise ValueError("owe: settings changed since the minibatches that wait were made: they have "
                          f"{sorted(data)}, new ones {sorted(more_data)}; let those that wait be learned first")
     here = len(data)
-    both = each(lambda *two: torch.cat(two), data, more_data)
+    both = each(chained, data, more_data)
     return both, numbered(todo, here, 0) + numbered(more_todo, len(more_data), here)
 
 # %% ../../nbs/6_training/61_learner.ipynb #5ed2e922
@@ -325,12 +330,16 @@ class Learner(LearnerState):
 class TableLearner(Learner):
     "A learner whose algorithm updates tables"
 
-    @torch.no_grad()
+    def judged(self):
+        if not self.algo.in_numbers: return super().judged()
+        drawn = self.algo.draw(self.memory, self.own, self.fresh, self.rng)
+        return self.algo.targets(self.nets, Batch(self.memory.gather(drawn.index) | drawn), self.noise)
+
     def step(self, batch):
         "An update -> its named parts; there are no losses and no gradients"
         parts = self.algo.update(self.nets, batch)
         for name in parts.keys() & {"delta"} or parts:
-            if not parts[name].isfinite().all():
+            if not np.isfinite(as_numpy(parts[name])).all():
                 raise NotFinite(f"{name} is not finite after an update of {self.name}: values have run away; the last "
                                 "checkpoint is from before. Is the step size too large, are rewards?")
         return parts, {}

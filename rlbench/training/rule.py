@@ -11,7 +11,9 @@ from collections import deque
 from dataclasses import dataclass
 from time import perf_counter
 
-from ..core.batch import Batch
+import numpy as np
+
+from ..core.batch import Batch, as_numpy
 from ..core.stats import Metrics, Timers
 
 # %% ../../nbs/6_training/62_rule.ipynb #113a3c90
@@ -119,7 +121,7 @@ def learner_row(learner, mark):
     "The last step of a learner as numbers; `mark` stands before every name"
     last = learner.last
     if last is None: return {}
-    row = {f"{mark}{name}": float(part.contiguous().float().mean()) for name, part in last.parts.items()}
+    row = {f"{mark}{name}": float(np.ravel(as_numpy(part)).mean()) for name, part in last.parts.items()}
     for group, (loss, norm) in last.groups.items():
         which = "" if len(last.groups) == 1 else f"_{group}"
         row |= {f"{mark}loss{which}": float(loss), f"{mark}grad_norm{which}": float(norm)}
