@@ -9,6 +9,7 @@ from rlbench.core.state import FileProblem, same
 from rlbench.launch.cli import main
 from rlbench.training.trainer import Trainer, load
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* cannot be put back")
 OWN = """
 import gymnasium as gym
 import numpy as np

@@ -25,6 +25,7 @@ from .env import EnvList, EnvProblem, InColumns, VecEnv
 from .native import NativeVec
 from .place import place
 from .registration import TEAMS, register_all
+from .replays import drawn_from, find_way_back
 from .teams import TeamList, teams_of
 
 # %% ../../nbs/1_envs/105_find.ipynb #34444c3f
@@ -131,6 +132,10 @@ class Source:
 
         return EnvList(self.id, make_one, num_envs)
 
+    def look_back(self, vec):
+        "Find out how a vector of this source goes back, if it comes from somebody whom we do not know"
+        if not is_known(vec.single): find_way_back(vec, self.make_one)
+
 # %% ../../nbs/1_envs/105_find.ipynb #c3f00a49
 class Ready:
     "A source that is a vector already, made by hand"
@@ -150,6 +155,9 @@ class Ready:
         except Exception as problem:
             raise EnvProblem(f"{self.id} is in use and cannot be copied ({problem!r}); "
                              "pass a function that makes it instead of the vector") from problem
+
+    def look_back(self, vec):
+        "Nothing is found out: there may be no second one"
 
 # %% ../../nbs/1_envs/105_find.ipynb #a855e729
 def find(env, settings):
@@ -185,18 +193,19 @@ def restorable(vec):
         vec.restore(vec.state())
     except EnvProblem as problem:
         return f"no: {problem}"
-    return "yes, by replaying the episode"
+    return "yes, by the state that it tells" if getattr(vec, "by_state", False) else "yes, by replaying the episode"
 
 # %% ../../nbs/1_envs/105_find.ipynb #c92d85f1
 def check_env(env, steps=200, **settings):
     "Table of what an environment can do here; raises where it breaks gymnasium's rules"
-    vec = make(env, 1, **settings)
+    source = find(env, settings)
+    vec = source.vector(1, native=False)
+    if isinstance(source, Source): find_way_back(vec, source.make_one, steps)
     env_checker.check_env(vec.single.unwrapped, skip_render_check=True)
-    space = vec.behaviours[AGENT].action_space
-    space.seed(0)
+    choose = drawn_from(vec.behaviours[AGENT].action_space, seed=0)
     vec.reset(seed=0)
     for _ in range(steps):
-        obs = vec.step({AGENT: np.stack([space.sample()])})[AGENT].obs
+        obs = vec.step({AGENT: np.stack([choose(None)])})[AGENT].obs
     drawn = "yes" if vec.single.render_mode == "rgb_array" else "no: no render_mode 'rgb_array'"
     placed = "yes" if place(vec.single, obs[0]) else "no: give it a method place(obs)"
     answers = [("put back exactly", restorable(vec)), ("drawn", drawn), ("placed into a stored state", placed)]
