@@ -11,7 +11,7 @@ from rlbench.training.evaluate import evaluate
 from rlbench.training.learner import NotFinite
 from rlbench.training.trainer import Trainer
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* cannot be put back")
+pytestmark = pytest.mark.filterwarnings("ignore::rlbench.training.trainer.CannotGoBack")
 LATE = 5    # the step in which something is wrong
 
 

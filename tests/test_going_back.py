@@ -12,7 +12,7 @@ from rlbench.launch.cli import main
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* cannot be put back")
+pytestmark = pytest.mark.filterwarnings("ignore::rlbench.training.trainer.CannotGoBack")
 SMALL = dict(num_envs=2, n_steps=8, batch_size=8, hidden=(4,))
 
 
