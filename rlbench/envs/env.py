@@ -147,6 +147,7 @@ def is_over(env, term, trunc):
     "True where a step ended the episode; that of several behaviours ends when nobody is left"
     return not env.agents if isinstance(term, dict) else term or trunc
 
+# %% ../../nbs/1_envs/101_env.ipynb #0ec9d375
 def replay(env, seed, actions):
     "Reset `env` from `seed`, take `actions` -> last observation, rewards, True where an episode ended on the way"
     obs, _ = env.reset(seed=seed)

@@ -20,9 +20,9 @@ from gymnasium.utils import env_checker
 from ..core.batch import TextTable
 from ..core.spaces import AGENT, parts_of
 from ..core.words import nearest
-from .answers import Answering, is_known
-from .env import EnvList, EnvProblem, InColumns, VecEnv
-from .native import NativeVec
+from .answers import Answering, AnsweringTeam, AnsweringVector, is_known
+from .env import EnvList, EnvProblem, InColumns, Listed, VecEnv
+from .native import HeldVector, NativeVec
 from .place import place
 from .registration import TEAMS, register_all
 from .replays import drawn_from, find_way_back
@@ -80,6 +80,20 @@ class Maker:
     def __call__(self):
         return gym.make(self.id, disable_env_checker=True, **self.settings)
 
+# %% ../../nbs/1_envs/105_find.ipynb #a667a814
+def looked_at(env, checked):
+    "An environment whose answers are looked at, if `checked` and if nobody knows it"
+    if not checked or is_known(env) or isinstance(env, (Answering, AnsweringTeam)):
+        return env
+    return AnsweringTeam(env) if hasattr(env, "possible_agents") else Answering(env)
+
+def look_at(vec):
+    "Have the answers in a vector that was made by hand looked at, where nobody knows them"
+    if isinstance(vec, Listed):
+        vec.envs = [looked_at(env, True) for env in vec.envs]
+    if isinstance(vec, HeldVector) and not is_known(vec.env) and not isinstance(vec.env, AnsweringVector):
+        vec.env = AnsweringVector(vec.env, vec.id)
+
 # %% ../../nbs/1_envs/105_find.ipynb #46816bc5
 class Source:
     "Where environments come from: what was asked for, and a function that makes one"
@@ -114,20 +128,20 @@ class Source:
     def build(self, num_envs, native, checked):
         quick = native and num_envs > 1 and self.spec and self.spec.vector_entry_point
         if self.behaviours != [AGENT]:
-            return TeamList(self.id, self.make_one, num_envs)
+            return TeamList(self.id, lambda: looked_at(self.make_one(), checked), num_envs)
         if not quick: return self.listed(num_envs, checked)
         vector = gym.make_vec(self.id, num_envs=num_envs, vectorization_mode="vector_entry_point", **self.settings)
+        if checked and not is_known(vector):
+            vector = AnsweringVector(vector, self.id)
         return NativeVec(self.id, self.make_one(), vector)
 
     def listed(self, num_envs, checked):
         one = self.make_one()
         in_parts = parts_of(one.observation_space) or parts_of(one.action_space)
-        looked_at = checked and not is_known(one)
         one.close()
 
         def make_one():
-            env = self.make_one()
-            if looked_at: env = Answering(env)
+            env = looked_at(self.make_one(), checked)
             return InColumns(env) if in_parts else env
 
         return EnvList(self.id, make_one, num_envs)
@@ -147,6 +161,7 @@ class Ready:
 
     def vector(self, num_envs, native, checked=True):
         "The vector itself; where somebody has it already, a copy; EnvProblem where there can be none"
+        if checked: look_at(self.env)
         if not getattr(self.env, "is_taken", False):
             self.env.is_taken = True
             return self.env

@@ -35,6 +35,7 @@ def drawn_from(space, seed):
 
     return draw
 
+# %% ../../nbs/1_envs/1012_replays.ipynb #4071616c
 def random_actor(env, seed):
     "A function of an observation -> an action of an environment; where several act, {agent: action}"
     if not hasattr(env, "possible_agents"):
@@ -122,6 +123,7 @@ def streams_kept():
         random.setstate(pythons)
         torch.set_rng_state(torchs)
 
+# %% ../../nbs/1_envs/1012_replays.ipynb #ba8de473
 def flaw_found(try_it, make_one, steps):
     "What a trial with two copies finds, in words; None where it fails"
     with contextlib.ExitStack() as stack, contextlib.suppress(Exception):

@@ -268,6 +268,11 @@ def run_lab(args):
     here = [] if screen else ["--no-browser", "--ip=127.0.0.1"]
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", str(path), *root, *here])
 
+# %% ../../nbs/9_launch/90_commands.ipynb #a0941071
+def tell_line(problem, *_):
+    "A mistake or a warning as one line on the terminal"
+    print(f"rlbench: {' '.join(str(problem).split())}", file=sys.stderr)
+
 # %% ../../nbs/9_launch/90_commands.ipynb #b36ed02f
 MISTAKES = (ConfigError, EnvProblem, FileProblem, RunProblem, SpaceProblem, OSError)
 COMMANDS = dict(
@@ -278,10 +283,6 @@ COMMANDS = dict(
     algorithms=run_algorithms,
     explain=run_explain,
 )
-
-def tell_line(problem, *_):
-    "A mistake or a warning as one line on the terminal"
-    print(f"rlbench: {' '.join(str(problem).split())}", file=sys.stderr)
 
 def carry_out(args):
     "Do what was asked for -> exit status"
