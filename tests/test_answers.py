@@ -7,10 +7,13 @@ import torch
 from rlbench.algos.algorithm import algorithms
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.find import make
+from rlbench.envs.native import NativeVec
+from rlbench.envs.teams import TeamList
 from rlbench.training.evaluate import evaluate
 from rlbench.training.learner import NotFinite
 from rlbench.training.trainer import Trainer
 
+pytestmark = pytest.mark.filterwarnings("ignore::rlbench.training.trainer.CannotGoBack")
 LATE = 5    # the step in which something is wrong
 
 
@@ -93,6 +96,140 @@ def test_what_runs_away_in_a_table_is_noticed():
     trainer = Trainer(lambda: Wrong("FrozenLake-v1", change), "qlearning", check_env=False)
     with pytest.raises(NotFinite, match="delta is not finite after an update"):
         trainer.run(steps=100)
+
+
+# ---- environments of several behaviours
+
+class WrongDuel:
+    "Two that act at once; in one step something is wrong"
+    possible_agents = ["black", "white"]
+    metadata = {}
+
+    def __init__(self, change=lambda *answer: answer):
+        self.change = change
+        self.count = 0
+
+    @property
+    def unwrapped(self):
+        return self
+
+    def observation_space(self, agent):
+        return gym.spaces.Box(0, 1, (2,))
+
+    def action_space(self, agent):
+        return gym.spaces.Discrete(2)
+
+    def seen(self):
+        return {agent: np.zeros(2, np.float32) for agent in self.possible_agents}
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        return self.seen(), {}
+
+    def step(self, acts):
+        self.count += 1
+        no = dict.fromkeys(acts, False)
+        answer = self.seen(), dict.fromkeys(acts, 1.), no, no, {}
+        return self.change(*answer) if self.count == LATE else answer
+
+    def close(self):
+        "Nothing to close"
+
+
+def white(value):
+    return dict(black=0, white=value)
+
+
+TEAM = {
+    "four values": (lambda obs, *rest: (obs, *rest[:3]), "step must give observations, rewards, terminated"),
+    "an array of rewards": (lambda obs, rew, *rest: (obs, np.ones(2), *rest), "the reward is ndarray, expected a dict"),
+    "a stranger": (lambda obs, rew, *rest: (obs, dict(red=1.), *rest), "the reward is of red, expected only black"),
+    "nan reward": (lambda obs, rew, *rest: (obs, white(np.nan), *rest), "white: the reward is nan, expected a finite"),
+    "text reward": (lambda obs, rew, *rest: (obs, white("1"), *rest), "white: the reward is '1', expected one number"),
+    "text flag": (lambda obs, rew, term, *rest: (obs, rew, white("no"), *rest), "white: terminated is 'no'"),
+    "number flag": (lambda obs, rew, term, trunc, info: (obs, rew, term, white(.5), info), "white: truncated is 0.5"),
+    "nothing shown": (lambda obs, *rest: (dict(black=obs["black"]), *rest), "white acted and was shown nothing"),
+    "bare observation": (lambda obs, *rest: (obs["black"], *rest), "the observation from step is ndarray, expected"),
+    "short": (lambda obs, *rest: (obs | dict(white=np.zeros(1)), *rest), "of white from step has shape (1,)"),
+    "nan": (lambda obs, *rest: (obs | dict(white=np.full(2, np.nan)), *rest), "of white from step is not finite"),
+}
+
+
+@pytest.mark.parametrize("case", TEAM)
+def test_of_several_behaviours_each_is_looked_at(case):
+    change, words = TEAM[case]
+    def one():
+        return WrongDuel(change)
+
+    for env in (one, TeamList("WrongDuel", one, 1)):
+        trainer = Trainer(env, "dqn", learning_starts=2, batch_size=2)
+        with pytest.raises(EnvProblem) as found:
+            trainer.run(steps=100)
+        assert str(found.value).startswith("WrongDuel: ") and words in str(found.value)
+
+
+def test_one_that_answers_as_it_should_goes_on():
+    Trainer(WrongDuel, "dqn", learning_starts=2, batch_size=2).run(steps=12).fork().run(steps=12)
+
+
+# ---- vectors
+
+class WrongPoles(gym.vector.VectorWrapper):
+    "CartPoles computed at once; in one step something is wrong"
+
+    def __init__(self, change):
+        super().__init__(gym.make_vec("CartPole-v1", num_envs=3, vectorization_mode="vector_entry_point"))
+        self.change = change
+        self.count = 0
+
+    def step(self, acts):
+        self.count += 1
+        answer = self.env.step(acts)
+        return self.change(*answer) if self.count == LATE else answer
+
+
+def with_last(column, value):
+    "The same column with something else for the last environment"
+    column = np.array(column, float)
+    column[-1] = value
+    return column
+
+
+VECTOR = {
+    "four values": (lambda obs, *rest: (obs, *rest[:3]), "step must give observations, rewards, terminated"),
+    "nan reward": (lambda obs, rew, *rest: (obs, with_last(rew, np.nan), *rest), "reward of environment 2 is nan"),
+    "rewards in columns": (lambda obs, rew, *rest: (obs, rew[:, None], *rest), "rewards have shape (3, 1)"),
+    "one reward": (lambda obs, rew, *rest: (obs, 1., *rest), "have shape (), expected (3,)"),
+    "text rewards": (lambda obs, rew, *rest: (obs, np.array(["1"] * 3), *rest), "hold <U1, expected numbers"),
+    "half a flag": (lambda obs, rew, term, *rest: (obs, rew, with_last(term, .5), *rest), "flag of environment 2 is"),
+    "one flag": (lambda obs, rew, term, trunc, info: (obs, rew, term, False, info), "truncated flags have shape ()"),
+    "nan": (lambda obs, *rest: (with_last(obs, np.nan), *rest), "the observation of environment 2 is [nan"),
+    "short": (lambda obs, *rest: (obs[:, :2], *rest), "have shape (3, 2), expected (3, 4)"),
+    "one for all": (lambda obs, *rest: (obs[0], *rest), "have shape (4,), expected (3, 4)"),
+}
+
+
+def wrong_poles(case):
+    return NativeVec("WrongPoles", gym.make("CartPole-v1"), WrongPoles(VECTOR[case][0]))
+
+
+@pytest.mark.parametrize("case", VECTOR)
+def test_vectors_are_looked_at_all_at_once(case):
+    trainer = Trainer(wrong_poles(case), "ppo", n_steps=4)
+    with pytest.raises(EnvProblem) as found:
+        trainer.run(steps=100)
+    assert str(found.value).startswith("WrongPoles: ") and VECTOR[case][1] in str(found.value)
+
+
+def test_where_a_vector_is_not_looked_at_the_loss_says_what_is_wrong():
+    trainer = Trainer(wrong_poles("nan reward"), "dqn", learning_starts=30, batch_size=30, check_env=False)
+    with pytest.raises(NotFinite, match=r"of the parts of the loss .*delta \(row \d+ of 30\)"):
+        trainer.run(steps=300)
+
+
+def test_known_vectors_are_not_asked():
+    trainer = Trainer("CartPole-v1", "ppo", num_envs=3)
+    assert type(trainer.env) is NativeVec and not isinstance(trainer.env.env, gym.vector.VectorWrapper)
 
 
 # ---- tables with several environments

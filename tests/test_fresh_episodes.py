@@ -9,6 +9,7 @@ from rlbench.core.state import FileProblem, same
 from rlbench.launch.cli import main
 from rlbench.training.trainer import Trainer, load
 
+pytestmark = pytest.mark.filterwarnings("ignore::rlbench.training.trainer.CannotGoBack")
 OWN = """
 import gymnasium as gym
 import numpy as np
@@ -55,7 +56,9 @@ def test_a_run_goes_on_when_told_to(place, capsys):
 
 def test_a_finished_run_is_evaluated_and_initialises_others(place, capsys):
     assert run("--steps", "150") == 0
+    capsys.readouterr()
     assert main(["evaluate", "a", "--episodes", "2", "--env", "own.py:Drifting"]) == 0
+    assert capsys.readouterr().err == ""                    # it was said before
     second = ["--run-id", "b", "--initialize-from", "a", "--steps", "50", *SMALL]
     assert main(["train", "own.py:Drifting", "dqn", *second]) == 0
 

@@ -151,6 +151,7 @@ DRAWS = {f"torch.{name}" for name in "rand randn randint randperm rand_like rand
 IN_PLACE = set("uniform_ normal_ random_ bernoulli_ exponential_ log_normal_ geometric_ cauchy_ orthogonal_ "
                "trunc_normal_ sparse_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_".split())
 SEEDED = {*(f"numpy.random.{name}" for name in "Generator PCG64 SeedSequence default_rng".split()), "random.Random"}
+KEEPS = {"numpy.random.get_state", "numpy.random.set_state", "random.getstate", "random.setstate"}      # as it was
 GLOBAL = {"torch.manual_seed", "torch.seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"}
 
 
@@ -193,7 +194,7 @@ def wrong_call(call, known):
         yield f"calls {what}: it changes a generator that belongs to everybody"
     if (what in DRAWS or method in IN_PLACE) and not handed:
         yield f"calls {what or method} without a generator"
-    if what.startswith(("numpy.random.", "random.")) and what not in SEEDED:
+    if what.startswith(("numpy.random.", "random.")) and what not in SEEDED | KEEPS:
         yield f"calls {what}: the global generator"
     if what in SEEDED and not call.args and not call.keywords:
         yield f"calls {what} without a seed"
@@ -340,6 +341,7 @@ def test_plain_install_rule(text, bad):
     ("import numpy as np\nx = np.random.default_rng(0).random(3)", False),
     ("import numpy as np\nx = np.random.default_rng()", True),
     ("import random\nrandom.shuffle(x)", True),
+    ("import random\nrandom.setstate(was)", False),
     ("import torch\ntorch.manual_seed(0)", True),
     ("import torch\ntorch.load(path)", True),
     ("def f():\n    import pickle", True),

@@ -149,7 +149,7 @@ class Sloppy(gym.Env):
 
 
 def test_an_environment_that_is_not_reproducible_says_so_by_name():
-    trainer = Trainer(Sloppy, "dqn", **small(algorithms()["dqn"]))
+    trainer = Trainer(Sloppy, "dqn", check_env=False, **small(algorithms()["dqn"]))
     trainer.run(steps=5)
     with pytest.raises(EnvProblem, match="Sloppy is not reproducible"):
         trainer.restore(trainer.snapshot())

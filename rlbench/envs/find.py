@@ -20,11 +20,12 @@ from gymnasium.utils import env_checker
 from ..core.batch import TextTable
 from ..core.spaces import AGENT, parts_of
 from ..core.words import nearest
-from .answers import Answering, is_known
-from .env import EnvList, EnvProblem, InColumns, VecEnv
-from .native import NativeVec
+from .answers import Answering, AnsweringTeam, AnsweringVector, is_known
+from .env import EnvList, EnvProblem, InColumns, Listed, VecEnv
+from .native import HeldVector, NativeVec
 from .place import place
 from .registration import TEAMS, register_all
+from .replays import drawn_from, find_way_back
 from .teams import TeamList, teams_of
 
 # %% ../../nbs/1_envs/105_find.ipynb #34444c3f
@@ -79,6 +80,20 @@ class Maker:
     def __call__(self):
         return gym.make(self.id, disable_env_checker=True, **self.settings)
 
+# %% ../../nbs/1_envs/105_find.ipynb #a667a814
+def looked_at(env, checked):
+    "An environment whose answers are looked at, if `checked` and if nobody knows it"
+    if not checked or is_known(env) or isinstance(env, (Answering, AnsweringTeam)):
+        return env
+    return AnsweringTeam(env) if hasattr(env, "possible_agents") else Answering(env)
+
+def look_at(vec):
+    "Have the answers in a vector that was made by hand looked at, where nobody knows them"
+    if isinstance(vec, Listed):
+        vec.envs = [looked_at(env, True) for env in vec.envs]
+    if isinstance(vec, HeldVector) and not is_known(vec.env) and not isinstance(vec.env, AnsweringVector):
+        vec.env = AnsweringVector(vec.env, vec.id)
+
 # %% ../../nbs/1_envs/105_find.ipynb #46816bc5
 class Source:
     "Where environments come from: what was asked for, and a function that makes one"
@@ -113,23 +128,27 @@ class Source:
     def build(self, num_envs, native, checked):
         quick = native and num_envs > 1 and self.spec and self.spec.vector_entry_point
         if self.behaviours != [AGENT]:
-            return TeamList(self.id, self.make_one, num_envs)
+            return TeamList(self.id, lambda: looked_at(self.make_one(), checked), num_envs)
         if not quick: return self.listed(num_envs, checked)
         vector = gym.make_vec(self.id, num_envs=num_envs, vectorization_mode="vector_entry_point", **self.settings)
+        if checked and not is_known(vector):
+            vector = AnsweringVector(vector, self.id)
         return NativeVec(self.id, self.make_one(), vector)
 
     def listed(self, num_envs, checked):
         one = self.make_one()
         in_parts = parts_of(one.observation_space) or parts_of(one.action_space)
-        looked_at = checked and not is_known(one)
         one.close()
 
         def make_one():
-            env = self.make_one()
-            if looked_at: env = Answering(env)
+            env = looked_at(self.make_one(), checked)
             return InColumns(env) if in_parts else env
 
         return EnvList(self.id, make_one, num_envs)
+
+    def look_back(self, vec):
+        "Find out how a vector of this source goes back, if it comes from somebody whom we do not know"
+        if not is_known(vec.single): find_way_back(vec, self.make_one)
 
 # %% ../../nbs/1_envs/105_find.ipynb #c3f00a49
 class Ready:
@@ -142,6 +161,7 @@ class Ready:
 
     def vector(self, num_envs, native, checked=True):
         "The vector itself; where somebody has it already, a copy; EnvProblem where there can be none"
+        if checked: look_at(self.env)
         if not getattr(self.env, "is_taken", False):
             self.env.is_taken = True
             return self.env
@@ -150,6 +170,9 @@ class Ready:
         except Exception as problem:
             raise EnvProblem(f"{self.id} is in use and cannot be copied ({problem!r}); "
                              "pass a function that makes it instead of the vector") from problem
+
+    def look_back(self, vec):
+        "Nothing is found out: there may be no second one"
 
 # %% ../../nbs/1_envs/105_find.ipynb #a855e729
 def find(env, settings):
@@ -185,18 +208,19 @@ def restorable(vec):
         vec.restore(vec.state())
     except EnvProblem as problem:
         return f"no: {problem}"
-    return "yes, by replaying the episode"
+    return "yes, by the state that it tells" if getattr(vec, "by_state", False) else "yes, by replaying the episode"
 
 # %% ../../nbs/1_envs/105_find.ipynb #c92d85f1
 def check_env(env, steps=200, **settings):
     "Table of what an environment can do here; raises where it breaks gymnasium's rules"
-    vec = make(env, 1, **settings)
+    source = find(env, settings)
+    vec = source.vector(1, native=False)
+    if isinstance(source, Source): find_way_back(vec, source.make_one, steps)
     env_checker.check_env(vec.single.unwrapped, skip_render_check=True)
-    space = vec.behaviours[AGENT].action_space
-    space.seed(0)
+    choose = drawn_from(vec.behaviours[AGENT].action_space, seed=0)
     vec.reset(seed=0)
     for _ in range(steps):
-        obs = vec.step({AGENT: np.stack([space.sample()])})[AGENT].obs
+        obs = vec.step({AGENT: np.stack([choose(None)])})[AGENT].obs
     drawn = "yes" if vec.single.render_mode == "rgb_array" else "no: no render_mode 'rgb_array'"
     placed = "yes" if place(vec.single, obs[0]) else "no: give it a method place(obs)"
     answers = [("put back exactly", restorable(vec)), ("drawn", drawn), ("placed into a stored state", placed)]

@@ -7,7 +7,7 @@ __all__ = ['FLAGS', 'KINDS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 
            'by_behaviour', 'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation',
            'text_of_evaluation', 'named_trainer', 'run_evaluate', 'drawn', 'frames_of', 'write_animation', 'run_play',
            'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview', 'kind_of', 'run_algorithms',
-           'settings_table', 'run_explain', 'bench_notebook', 'run_lab', 'carry_out']
+           'settings_table', 'run_explain', 'bench_notebook', 'run_lab', 'tell_line', 'carry_out']
 
 # %% ../../nbs/9_launch/90_commands.ipynb #2fa4d380
 import importlib.util
@@ -15,6 +15,7 @@ import json
 import os
 import re
 import sys
+import warnings
 from pathlib import Path
 
 import gymnasium as gym
@@ -267,6 +268,11 @@ def run_lab(args):
     here = [] if screen else ["--no-browser", "--ip=127.0.0.1"]
     os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", str(path), *root, *here])
 
+# %% ../../nbs/9_launch/90_commands.ipynb #a0941071
+def tell_line(problem, *_):
+    "A mistake or a warning as one line on the terminal"
+    print(f"rlbench: {' '.join(str(problem).split())}", file=sys.stderr)
+
 # %% ../../nbs/9_launch/90_commands.ipynb #b36ed02f
 MISTAKES = (ConfigError, EnvProblem, FileProblem, RunProblem, SpaceProblem, OSError)
 COMMANDS = dict(
@@ -279,9 +285,11 @@ COMMANDS = dict(
 )
 
 def carry_out(args):
-    "Do what was asked for -> exit status; a mistake is one line on the terminal"
-    try:
-        return COMMANDS[args.command](args)
-    except MISTAKES as problem:
-        print(f"rlbench: {' '.join(str(problem).split())}", file=sys.stderr)
-        return 2
+    "Do what was asked for -> exit status"
+    with warnings.catch_warnings():
+        warnings.showwarning = tell_line
+        try:
+            return COMMANDS[args.command](args)
+        except MISTAKES as problem:
+            tell_line(problem)
+            return 2

@@ -146,7 +146,7 @@ class Rule(RunState):
 
     def advance(self):
         "Do the next thing and say what it was"
-        if self.begun: raise BrokenOff()
+        if self.begun: raise BrokenOff
         self.begun = perf_counter()
         if self.learning:
             for learner in self.learners.values():

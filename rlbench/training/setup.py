@@ -156,6 +156,8 @@ def begin_afresh(trainer, counts):
 # %% ../../nbs/6_training/63_setup.ipynb #267f9277
 def put_back(trainer, tree, fresh=False):
     "Go to the place that `state_of` told; `fresh`: with new episodes, where the environment cannot go back"
+    if trainer.env.flaw and not fresh:
+        raise EnvProblem(trainer.env.flaw)
     trainer.config.restore(tree["config"])
     trainer.streams.restore(tree["streams"])
     for name, inner in tree["actors"].items():

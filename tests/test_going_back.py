@@ -1,0 +1,305 @@
+"Whether an environment can be put back into an episode: found out before a run, said once, exact where it can"
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlbench.core.state import FileProblem, same
+from rlbench.envs import env as envs
+from rlbench.envs.env import EnvProblem
+from rlbench.launch.cli import main
+from rlbench.training.evaluate import evaluate
+from rlbench.training.trainer import Trainer, load
+
+pytestmark = pytest.mark.filterwarnings("ignore::rlbench.training.trainer.CannotGoBack")
+SMALL = dict(num_envs=2, n_steps=8, batch_size=8, hidden=(4,))
+
+
+class Pole(gym.Wrapper):
+    "CartPole, which can be put back"
+
+    def __init__(self, render_mode=None):
+        super().__init__(gym.make("CartPole-v1"))
+
+
+class SharedDice(Pole):
+    "Draws from the generator that everybody shares"
+
+    def step(self, act):
+        obs, *rest = self.env.step(act)
+        return obs + np.float32(np.random.random()), *rest
+
+
+class SeededDice(SharedDice):
+    "Seeds it at every reset, so that two of them disturb one another"
+
+    def reset(self, seed=None, options=None):
+        np.random.seed(seed)
+        return self.env.reset(seed=seed)
+
+
+class Counting(Pole):
+    "Counts episodes"
+    episodes = 0
+
+    def reset(self, **how):
+        self.episodes += 1
+        self.left = 12 - self.episodes % 7
+        return self.env.reset(**how)
+
+
+class OtherRewards(Counting):
+    "Pays something else in every episode"
+
+    def step(self, act):
+        obs, rew, *rest = self.env.step(act)
+        return obs, rew + self.episodes, *rest
+
+
+class OtherEnds(Counting):
+    "Ends otherwise in every episode"
+
+    def step(self, act):
+        obs, rew, term, *rest = self.env.step(act)
+        self.left -= 1
+        return obs, rew, term or self.left < 0, *rest
+
+
+class OtherCuts(Counting):
+    "Is cut otherwise in every episode"
+
+    def step(self, act):
+        obs, rew, term, trunc, info = self.env.step(act)
+        self.left -= 1
+        return obs, rew, term, trunc or self.left < 0, info
+
+
+class OtherBeginnings(Counting):
+    "Shows something else after every reset"
+
+    def reset(self, **how):
+        obs, info = super().reset(**how)
+        return obs + np.float32(self.episodes), info
+
+
+class TellsAll(OtherEnds):
+    "Counts and draws, and tells it all"
+
+    def reset(self, **how):
+        self.dice = np.random.default_rng(self.episodes)
+        return super().reset(**how)
+
+    def step(self, act):
+        obs, rew, *rest = super().step(act)
+        return obs, rew + self.episodes + self.dice.random(), *rest
+
+    @property
+    def unwrapped(self):
+        return self
+
+    def get_state(self):
+        pole = self.env.unwrapped
+        return dict(episodes=self.episodes, left=self.left, dice=self.dice.bit_generator.state,
+                    pole=np.array(pole.state))
+
+    def set_state(self, state):
+        self.episodes = state["episodes"]
+        self.left = state["left"]
+        self.dice.bit_generator.state = state["dice"]
+        self.env.unwrapped.state = state["pole"]
+        self.env.unwrapped.steps_beyond_terminated = None
+
+
+class TellsTooLittle(TellsAll):
+    "Forgets to tell how many episodes there were"
+
+    def get_state(self):
+        return super().get_state() | dict(episodes=3)
+
+
+class TellsObjects(TellsAll):
+    "Tells what no file can hold"
+
+    def get_state(self):
+        return super().get_state() | dict(self=self)
+
+
+class Chase:
+    "Two that act at once; the prey is paid for the episodes that it ever began"
+    possible_agents = ["hunter", "prey"]
+    metadata = {}
+    episodes = 0
+
+    @property
+    def unwrapped(self):
+        return self
+
+    def observation_space(self, agent):
+        return gym.spaces.Box(0, 99, (1,))
+
+    def action_space(self, agent):
+        return gym.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        self.time = 0
+        self.episodes += 1
+        self.agents = list(self.possible_agents)
+        return self.seen(), {}
+
+    def seen(self):
+        return {agent: np.array([self.time], np.float32) for agent in self.possible_agents}
+
+    def step(self, acts):
+        self.time += 1
+        over = self.time == 5
+        if over: self.agents = []
+        flags = dict.fromkeys(self.possible_agents, over)
+        return self.seen(), dict(hunter=1., prey=float(self.episodes)), flags, dict.fromkeys(flags, False), {}
+
+    def close(self):
+        "Nothing to close"
+
+
+LIARS = [SharedDice, SeededDice, OtherRewards, OtherEnds, OtherCuts, OtherBeginnings, TellsTooLittle, TellsObjects]
+
+
+@pytest.mark.parametrize("kind", LIARS)
+def test_what_cannot_be_put_back_is_found_before_a_run(kind, tmp_path):
+    with pytest.warns(UserWarning, match=f"{kind.__name__} cannot be put back into an episode.*fresh_episodes=True"):
+        trainer = Trainer(kind, "ppo", **SMALL)
+    trainer.run(steps=40)
+    before = trainer.snapshot()
+    trainer.save(tmp_path / "run.rlb")
+    for back in (lambda: trainer.restore(before), trainer.fork):
+        with pytest.raises(EnvProblem, match="cannot be put back"):
+            back()
+    assert same(trainer.state(), before)                    # and nothing has happened
+    with pytest.raises(FileProblem, match="cannot be put back"):
+        load(tmp_path / "run.rlb", env=kind)
+    assert load(tmp_path / "run.rlb", env=kind, fresh_episodes=True).run(steps=20).steps == 60
+    assert len(evaluate(trainer, 2, longest=30).returns) == 2
+
+
+def test_of_several_behaviours_too():
+    with pytest.warns(UserWarning, match="Chase cannot be put back.*another reward"):
+        Trainer(Chase, "dqn")
+
+
+@pytest.mark.parametrize("kind, by_state", [(Pole, False), (TellsAll, True), ("CartPole-v1", False)])
+def test_what_can_be_put_back_goes_on_exactly(kind, by_state, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trainer = Trainer(kind, "ppo", native=False, **SMALL).run(steps=75)
+    assert trainer.env.by_state == by_state
+    trainer.save(tmp_path / "run.rlb")
+    twins = load(tmp_path / "run.rlb", env=kind), trainer.fork()
+    trainer.run(steps=100)
+    for twin in twins:
+        assert same(twin.run(steps=100).state(), trainer.state())
+
+
+def test_the_run_itself_is_not_touched():
+    made = []
+
+    class Watched(Pole):
+        def __init__(self):
+            super().__init__()
+            self.calls = []
+            made.append(self)
+
+        def reset(self, **how):
+            self.calls.append("reset")
+            return self.env.reset(**how)
+
+        def step(self, act):
+            self.calls.append("step")
+            return self.env.step(act)
+
+        def close(self):
+            self.calls.append("close")
+            super().close()
+
+    was = np.random.get_state()
+    trainer = Trainer(Watched, "ppo", **SMALL)
+    assert same(was, np.random.get_state())
+    inside = [one for env in trainer.env.envs for one in made if one is env.unwrapped or one is env.env]
+    assert [one.calls for one in inside] == [["reset"], ["reset"]]
+    assert sum("close" not in one.calls for one in made) == 3       # theirs, and the one that is only asked
+    assert sum(map(len, [one.calls for one in made])) < 400
+
+
+def test_who_does_not_want_it_is_not_told():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Trainer(OtherRewards, "ppo", check_env=False, **SMALL)
+
+
+def test_one_that_fails_when_tried_says_so_when_it_is_run():
+    class Broken(Pole):
+        def step(self, act):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Trainer(Broken, "ppo", **SMALL).run(steps=4)
+
+
+class Endless(gym.Env):
+    "An episode that never ends"
+    observation_space = gym.spaces.Box(0, np.inf, (1,))
+    action_space = gym.spaces.Box(-1, 1, (1,))
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, act):
+        self.time += 1
+        return np.array([self.time], np.float32), float(act[0]), False, False, {}
+
+
+def test_the_record_of_an_endless_episode_does_not_grow_for_ever(monkeypatch, tmp_path):
+    monkeypatch.setattr(envs, "LONGEST", 50)
+    trainer = Trainer(Endless, "ppo", **SMALL).run(steps=90)
+    assert same(trainer.fork().run(steps=4).state(), trainer.run(steps=4).state())
+    trainer.run(steps=100)
+    assert [len(taken) for taken in trainer.env.taken] == [51, 51]
+    before = trainer.snapshot()
+    with pytest.raises(EnvProblem, match="an episode of more than 50 steps"):
+        trainer.fork()
+    with pytest.raises(EnvProblem, match="an episode of more than 50 steps"):
+        trainer.restore(before)
+    assert same(trainer.state(), before)
+    trainer.save(tmp_path / "run.rlb")
+    with pytest.raises(FileProblem, match="an episode of more than 50 steps.*fresh_episodes=True"):
+        load(tmp_path / "run.rlb", env=Endless)
+    load(tmp_path / "run.rlb", env=Endless, fresh_episodes=True).run(steps=10)
+
+
+def test_rewards_and_ends_are_compared_when_going_back():
+    class Late(Endless):
+        "Pays something else from its hundredth step on, and shows nothing of it"
+        steps = 0
+
+        def step(self, act):
+            self.steps += 1
+            obs, rew, *rest = super().step(act)
+            return obs, rew + (self.steps > 100), *rest
+
+    trainer = Trainer(Late, "ppo", check_env=False, **SMALL).run(steps=300)
+    trainer.env.begin(0)
+    trainer.env.step(dict(agent=np.zeros((2, 1), np.float32)))
+    with pytest.raises(EnvProblem, match="led to another observation, reward or end"):
+        trainer.fork()
+
+
+def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
+    (tmp_path / "own.py").write_text("from tests.test_going_back import OtherEnds\n")
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "own.py:OtherEnds", "dqn", "--steps", "40", "--set", "eval_every=0", "--quiet"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        assert main(words) == 0
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1 and said[0].startswith("rlbench: own.py:OtherEnds cannot be put back into an episode")
