@@ -1,12 +1,16 @@
 "The workbench without a browser: the same messages as a page would send, pixels and traits as a page would show them"
+import gc
 import hashlib
 import io
 import threading
 import time
+import weakref
 
 import ipywidgets as widgets
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from ipywidgets.widgets.widget import _instances
 from PIL import Image
 
 from rlbench.core.settings import fields_of
@@ -76,6 +80,71 @@ def pixels(image):
 def shown(wb):
     "{view: hash of its picture}"
     return {card.view.name: pixels(card.view.image) for card in wb.page.cards if card.view.image.value}
+
+
+# what is opened is closed
+
+def held():
+    "How many widgets are held for a page"
+    gc.collect()
+    return len(_instances)
+
+
+def test_resets_loads_and_closing_leave_no_widgets_and_no_trainers(bench, tmp_path):
+    before = held()
+    wb = bench("FrozenLake-v1", "qlearning", views=["values", "actions", "buffer", "targets"])
+    begun = held()
+    first = weakref.ref(wb.trainer)
+    wb.step("step", 3).save(tmp_path / "run.rlb")
+    for _ in range(2): wb.reset().load(tmp_path / "run.rlb")
+    assert (held(), first()) == (begun, None)
+    wb.close()
+    assert held() == before
+
+
+def test_the_menu_of_behaviours_is_closed_with_its_page(bench, tmp_path):
+    before = held()
+    wb = bench(hunt(), views=["curve"])
+    begun = held()
+    for who in ("runner", "chaser", "runner", "chaser"): wb.look_at(who)
+    assert held() == begun
+    wb.close()
+    assert held() == before
+
+
+class Counted(CartPoleEnv):
+    "Counts how many of it are open"
+    open = set()
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.open.add(id(self))
+
+    def close(self):
+        self.open.discard(id(self))
+
+
+def test_a_workbench_closes_the_environments_that_it_opened_and_no_other(bench):
+    given = Trainer(Counted, "dqn")                 # one, and one to ask
+    mine = set(Counted.open)
+    wb = bench(given)
+    other = wb.fork()
+    assert len(Counted.open) == 4
+    other.close()
+    wb.reset()
+    assert mine < Counted.open and len(Counted.open) == 4
+    wb.reset().close()
+    assert Counted.open == mine
+    given.run(steps=5)
+
+
+def test_what_is_closed_can_still_be_looked_at(bench, capsys):
+    wb = bench(views=["curve"])
+    wb.close()
+    wb.close()
+    assert sorted(wb._repr_mimebundle_()) == ["image/png", "text/plain"]
+    wb._ipython_display_()
+    assert "Closed" in repr(wb)
 
 
 # drivers

@@ -7,7 +7,9 @@ __all__ = ['LONGEST', 'Step', 'EnvProblem', 'Ended', 'Episodes', 'Counting', 'Ve
            'Listed', 'Replayed', 'check_mask', 'InColumns', 'EnvList']
 
 # %% ../../nbs/1_envs/101_env.ipynb #f9f9944e
+import contextlib
 import math
+import weakref
 from collections import deque
 from typing import NamedTuple
 
@@ -108,6 +110,12 @@ class Counting:
         for name, inner in tree["episodes"].items():
             self.episodes[name].restore(inner)
 
+# %% ../../nbs/1_envs/101_env.ipynb #89ff3ca4
+def close_envs(envs):
+    "Close every one of them; raises what the last that failed raised"
+    with contextlib.ExitStack() as each_of:
+        for env in envs: each_of.callback(env.close)
+
 # %% ../../nbs/1_envs/101_env.ipynb #45f0a321
 class VecEnv(Counting):
     "N copies of an environment, stepped together: step({behaviour: actions}) -> {behaviour: Step}"
@@ -119,13 +127,21 @@ class VecEnv(Counting):
         self.behaviours = behaviours                      # {name: Spec}
         self.num_envs = num_envs
         self.count_anew()
+        self.opened = [single]                            # environments that are closed with it
+        self.closing = weakref.finalize(self, close_envs, self.opened)
+
+    def __setstate__(self, state):
+        "A copy closes what is its own"
+        vars(self).update(state)
+        self.closing = weakref.finalize(self, close_envs, self.opened)
 
     def frame_of(self, obs):
         "Picture (H, W, 3) of the environment in the state that shows `obs`, or None where it cannot be put there"
         return picture(self.single) if place(self.single, obs) else None
 
     def close(self):
-        self.single.close()
+        "Let go of windows, files, processes; whoever forgets it, or ends Python, closes it as well"
+        self.closing()
 
     def __repr__(self):
         spaces = [f"{name}: {spec.observation_space} -> {spec.action_space}" for name, spec in self.behaviours.items()]
@@ -159,6 +175,14 @@ def replay(env, seed, actions):
         over = over or is_over(env, term, trunc)
     return obs, paid, over
 
+# %% ../../nbs/1_envs/101_env.ipynb #5b525089
+def check_apart(name, envs):
+    "EnvProblem where two of the environments are one and the same"
+    inner = {id(getattr(env, "unwrapped", env)) for env in envs}
+    if len(inner) < len(envs):
+        raise EnvProblem(f"{name}: what makes an environment gave the same environment again; it has to make a new one "
+                         "each time it is called")
+
 # %% ../../nbs/1_envs/101_env.ipynb #a21aa5ef
 class Listed(VecEnv):
     "Environments in a list, every episode from a seed of its own; a subclass has `obs`, with a row for each"
@@ -166,7 +190,10 @@ class Listed(VecEnv):
     def __init__(self, id, make_one, behaviours_of, num_envs):
         single = make_one()
         super().__init__(id, single, behaviours_of(single, num_envs), num_envs)
-        self.envs = [make_one() for _ in range(num_envs)]
+        for _ in range(num_envs):
+            self.opened.append(make_one())
+        self.envs = self.opened[1:]
+        check_apart(id, self.opened)
 
     def start(self, seed):
         "All later episodes' seeds grow from this one"
@@ -187,10 +214,6 @@ class Listed(VecEnv):
 
     def render(self):
         return picture(self.envs[0])
-
-    def close(self):
-        for env in (self.single, *self.envs):
-            env.close()
 
 # %% ../../nbs/1_envs/101_env.ipynb #e2dc1421
 class Replayed(Listed):

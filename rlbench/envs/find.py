@@ -7,11 +7,17 @@ __all__ = ['module_at', 'environments_in', 'from_code', 'known', 'Maker', 'Sourc
            'check_env']
 
 # %% ../../nbs/1_envs/105_find.ipynb #f2d27304
+import contextlib
 import copy
+import gc
 import importlib
 import importlib.util
 from functools import cached_property
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from subprocess import Popen
+from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import gymnasium as gym
 import numpy as np
@@ -103,15 +109,16 @@ class Source:
         self.make_one = make_one
         self.spec = spec                                  # gymnasium's, where there is one
         self.settings = settings or {}
+        self.makes_vectors = False                        # what is made is a VecEnv already
 
     @cached_property
     def behaviours(self):
         "Names of the behaviours"
         if self.spec: return [AGENT]
-        one = self.make_one()
-        names = list(teams_of(one)) if hasattr(one, "possible_agents") else [AGENT]
-        one.close()
-        return names
+        with contextlib.closing(self.make_one()) as one:
+            self.makes_vectors = isinstance(one, VecEnv)
+            if self.makes_vectors: return list(one.behaviours)
+            return list(teams_of(one)) if hasattr(one, "possible_agents") else [AGENT]
 
     def vector(self, num_envs, native, checked=True):
         "N copies as one VecEnv, whose answers are looked at if `checked`; EnvProblem says what is not installed"
@@ -127,6 +134,7 @@ class Source:
 
     def build(self, num_envs, native, checked):
         quick = native and num_envs > 1 and self.spec and self.spec.vector_entry_point
+        if self.makes_vectors: return self.make_one()
         if self.behaviours != [AGENT]:
             return TeamList(self.id, lambda: looked_at(self.make_one(), checked), num_envs)
         if not quick: return self.listed(num_envs, checked)
@@ -136,9 +144,8 @@ class Source:
         return NativeVec(self.id, self.make_one(), vector)
 
     def listed(self, num_envs, checked):
-        one = self.make_one()
-        in_parts = parts_of(one.observation_space) or parts_of(one.action_space)
-        one.close()
+        with contextlib.closing(self.make_one()) as one:
+            in_parts = parts_of(one.observation_space) or parts_of(one.action_space)
 
         def make_one():
             env = looked_at(self.make_one(), checked)
@@ -149,6 +156,22 @@ class Source:
     def look_back(self, vec):
         "Find out how a vector of this source goes back, if it comes from somebody whom we do not know"
         if not is_known(vec.single): find_way_back(vec, self.make_one)
+
+# %% ../../nbs/1_envs/105_find.ipynb #d79a571b
+LINES = (Connection, BaseProcess, Popen)
+CODE = (type, ModuleType, FunctionType, BuiltinFunctionType)
+
+def check_copyable(thing):
+    "TypeError where an object holds, anywhere below it, a process or a line to one"
+    seen = {}
+    left = [thing]
+    while left:
+        one = left.pop()
+        if id(one) in seen or isinstance(one, CODE): continue
+        if isinstance(one, LINES):
+            raise TypeError(f"it holds a {type(one).__name__}")
+        seen[id(one)] = one
+        left += gc.get_referents(one)
 
 # %% ../../nbs/1_envs/105_find.ipynb #c3f00a49
 class Ready:
@@ -166,6 +189,7 @@ class Ready:
             self.env.is_taken = True
             return self.env
         try:
+            check_copyable(self.env)
             return copy.deepcopy(self.env)
         except Exception as problem:
             raise EnvProblem(f"{self.id} is in use and cannot be copied ({problem!r}); "
@@ -176,7 +200,7 @@ class Ready:
 
 # %% ../../nbs/1_envs/105_find.ipynb #a855e729
 def find(env, settings):
-    "The source of an environment: an id, 'file.py:Name', a function or class that makes one, or a VecEnv"
+    "The source of an environment: an id, 'file.py:Name', a function or class that makes one or a VecEnv, or a VecEnv"
     if isinstance(env, VecEnv):
         if settings:
             raise EnvProblem(f"env_settings {', '.join(settings)}: {env.id} is made already, and nobody takes them")

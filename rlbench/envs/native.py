@@ -62,6 +62,7 @@ class HeldVector(VecEnv):
     def __init__(self, id, single, env):
         super().__init__(id, single, spec_of(single, env.num_envs), env.num_envs)
         self.env = env
+        self.opened.append(env)
         self.mode = checked_mode(id, env)
         self.ended = np.zeros(env.num_envs, bool)         # where the last step was an episode's last
         self.observation_space = single.observation_space
@@ -103,10 +104,6 @@ class HeldVector(VecEnv):
 
     def render(self):
         return self.frame_of(self.obs[0])
-
-    def close(self):
-        self.single.close()
-        self.env.close()
 
 # %% ../../nbs/1_envs/102_native.ipynb #740f6aab
 class NativeVec(HeldVector):

@@ -12,7 +12,7 @@ import ipywidgets as widgets
 
 from ..core.schedules import Schedule
 from ..core.settings import fields_of, parse_value, plain
-from .components import styled
+from .components import close_widgets, styled
 from .controls import button, captioned
 
 # %% ../../nbs/8_lab/852_fields.ipynb #4bbdace2
@@ -113,6 +113,10 @@ class SettingsPanel:
         self.learner = learner
         self.fields = [Field(one, getattr(current, one.name), pass_on) for one in live]
         self.widget = panel("Hyper-parameters", "rl-hp", *[field.box for field in self.fields])
+
+    def close(self):
+        "Take it from the page for good"
+        close_widgets(self.widget)
 
     def follow(self):
         "Show what the learner has now"

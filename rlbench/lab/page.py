@@ -12,7 +12,7 @@ from functools import partial
 import ipywidgets as widgets
 
 from .backups import BackupView, ModelView, QueueView, TraceView
-from .components import Keys, styled
+from .components import Keys, close_widgets, styled
 from .controls import Clock, Controls, StatusLine, counters, summary
 from .fields import FilesPanel, SettingsPanel
 from .inspect import BufferView
@@ -70,6 +70,11 @@ def toggle_for(card, flip):
     switch.observe(lambda change: flip(card, change["new"]), "value")
     return styled(switch, f"rl-show-{card.view.name}")
 
+def toggles_for(cards, flip):
+    "A switch for every card, and a word before them"
+    caption = widgets.HTML("<span class='rl-caption'>show</span>")
+    return [caption, *[toggle_for(card, flip) for card in cards]]
+
 # %% ../../nbs/8_lab/853_page.ipynb #ddda4f18
 def menu_for(names, who, react):
     "A menu of behaviours; `react(who)` when another one is chosen"
@@ -91,7 +96,9 @@ class Choice:
         if names == self.names: return
         self.names = names
         if self.who not in names: self.who = names[0]
+        before = self.widget.children
         self.widget.children = [] if len(names) == 1 else [menu_for(names, self.who, self.chosen)]
+        close_widgets(*before)
 
     def chosen(self, who):
         self.who = who
@@ -171,6 +178,15 @@ class Furniture(Screen):
         head = [top, self.controls.widget, self.status.widget, self.complaint.widget, self.toggles]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget])
 
+    def live(self):
+        "The page for a display, as {MIME type: data}; nothing once it is closed"
+        return self.widget._repr_mimebundle_() if self.widget.comm else {}
+
+    def close(self):
+        "Take everything from the page; the picture of it stays"
+        super().close()
+        close_widgets(self.widget)
+
     def turn(self, who):
         "Somebody else is to be shown"
         self.player.ask(lambda: self.take(self.player.trainer))
@@ -222,6 +238,8 @@ class Page(Furniture):
     def take(self, trainer):
         "Lay out all that depends on the trainer, and on who is looked at"
         closed = {card.view.name for card in self.cards if not card.open}
+        before = [*self.cards, *self.settings]
+        switches = self.toggles.children
         self.choice.offer(list(trainer.actors))
         who = self.choice.who
         self.lay([Card(kind(trainer, who)) for kind in chosen_views(self.wanted, trainer, who)])
@@ -232,9 +250,10 @@ class Page(Furniture):
         self.settings = settings_panel(trainer, who, self.player.set)
         self.title.value = heading_html(trainer)
         self.side.children = [panel.widget for panel in (*self.settings, self.files)]
-        caption = widgets.HTML("<span class='rl-caption'>show</span>")
-        self.toggles.children = [caption, *[toggle_for(card, self.flip) for card in self.cards]]
+        self.toggles.children = toggles_for(self.cards, self.flip)
         self.arrange()
+        for one in before: one.close()
+        close_widgets(*switches)
 
     def arrange(self):
         "Only open cards are on the page"

@@ -129,8 +129,14 @@ class Driven(Owner):
         self.driver = driver
         self.lock = threading.RLock()
         self.serving = False
+        self.opened = None              # the trainer that was made for this player: closed with it
         self.worker = self.driving.begin(self)
         _open.add(self)
+
+    def own(self, trainer):
+        "From now on this trainer is ours to close; the one before goes"
+        if self.opened: self.opened.close()
+        self.opened = trainer
 
     def ask(self, message, looks=False):
         "Leave a function without arguments for the owner -> future of its result"
@@ -169,6 +175,7 @@ class Driven(Owner):
         if self.worker and self.worker is not threading.current_thread():
             self.worker.join(10)
         break_promises(self.goals)
+        self.own(None)
         self.state = "closed"
 
 # %% ../../nbs/8_lab/841_player.ipynb #c8a10021
@@ -229,10 +236,12 @@ def keep_pace(player, pace):
 # %% ../../nbs/8_lab/841_player.ipynb #c8a1002f
 def exchange(player, make):
     "Go on with another trainer, at rest: `make(trainer)` says which"
-    trainer = make(player.trainer)
+    before = player.trainer
+    trainer = make(before)
     player.stop("idle")
     player.adopt(trainer)
     player.screen.take(trainer)
+    if trainer is not before: player.own(trainer)
 
 # %% ../../nbs/8_lab/841_player.ipynb #c8a10031
 def load_like(old, path):

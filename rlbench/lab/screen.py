@@ -12,7 +12,7 @@ from time import perf_counter
 
 import ipywidgets as widgets
 
-from .components import styled
+from .components import close_widgets, styled
 from .drawing import compose
 from .owner import Blank
 
@@ -33,6 +33,11 @@ class Frame:
         names = ["rl-card", f"rl-view-{view.name}"]
         if view.wide: names.append("rl-wide")
         self.widget = styled(widgets.VBox([self.title, view.widget, self.words]), *names)
+
+    def close(self):
+        "Take it from the page for good"
+        self.view.close()
+        close_widgets(self.widget)
 
     def tell(self):
         "The view's words, as they are now"
@@ -79,6 +84,10 @@ class Board(Blank):
         "These cards from now on"
         self.cards = cards
         self.notes = [card.view.note for card in cards if card.view.note]
+
+    def close(self):
+        "Take all cards from the page for good"
+        for card in self.cards: card.close()
 
     def complain(self, title, trace):
         "A view has failed; a board with a place for such news says it there"

@@ -19,7 +19,7 @@ from PIL import Image
 
 from ..core.batch import as_numpy
 from ..envs.place import why_no_picture
-from .components import styled
+from .components import close_widgets, styled
 from .drawing import BLUE, GREEN, ORANGE, Sheet, draw_bars, encode_image, span_of
 from .figures import Picture, cover
 from ..training.actor import to_tensors
@@ -77,6 +77,10 @@ class View:
         sheet.text(200, 118, words, "mm", 11)
         self.said = words
         self.show(sheet.image, moving)
+
+    def close(self):
+        "Take its widgets from the page for good"
+        close_widgets(self.image, self.widget)
 
     def tile(self):
         "What was shown last, as a PIL image for the stored picture"

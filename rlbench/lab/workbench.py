@@ -82,6 +82,7 @@ class Workbench(Hands):
         self.views = views
         self.page = Page(self.player, views)
         self.player.screen = self.page
+        if self.trainer is not env: self.player.own(self.trainer)
         self.player.ask(lambda: None)       # a first picture
         only_one(self, this_cell())
 
@@ -95,7 +96,9 @@ class Workbench(Hands):
     def fork(self, **changes):
         "A second workbench at the same place, with some settings changed"
         twin = self.waited(self.player.look(lambda trainer: trainer.fork(**changes)))
-        return Workbench(twin, driver=self.player.driver, views=self.views)
+        other = Workbench(twin, driver=self.player.driver, views=self.views)
+        other.player.own(twin)
+        return other
 
     def snippet(self):
         "The present settings as lines that run"
@@ -106,20 +109,21 @@ class Workbench(Hands):
         return self.page.picture()["image/png"]
 
     def close(self):
-        "End the thread; what was shown stays"
+        "End the thread, and the environments that were made for it; of what was shown the picture stays"
         self.player.close()
-        self.page.controls.close()
         self.page.publish(self.player, moving=False)
+        self.page.store(self.player)
+        self.page.close()
 
     def _repr_mimebundle_(self, include=None, exclude=None):
-        return self.page.widget._repr_mimebundle_() | self.page.picture()
+        return self.page.live() | self.page.picture()
 
     def _ipython_display_(self):
         "The live page, and below it the picture that stays"
         from IPython.display import display
         picture = self.page.picture()
-        live = self.page.widget._repr_mimebundle_() | {"text/plain": picture["text/plain"]}
-        display(live, raw=True)
+        live = self.page.live()
+        if live: display(live | {"text/plain": picture["text/plain"]}, raw=True)
         self.page.kept.show(picture)
 
     def __repr__(self):

@@ -6,6 +6,7 @@
 __all__ = ['Evaluation', 'Played', 'running', 'begin_anew', 'cut_short', 'evaluate']
 
 # %% ../../nbs/6_training/65_evaluate.ipynb #06bdd9d7
+import contextlib
 from dataclasses import dataclass
 from math import ceil
 
@@ -87,6 +88,25 @@ def cut_short(env, longest):
         begin_anew(env, i)
     return cut
 
+# %% ../../nbs/6_training/65_evaluate.ipynb #66e0bb81
+def play_to_end(env, obs, actors,
+                learners, # {behaviour: …} of those who act greedily; the others do as they always do
+                share,    # episodes of every row
+                longest): # steps after which an episode is cut
+    "{behaviour: Played} of environments that stand at `obs`, once every row has played its share"
+    played = {name: Played() for name in actors}
+    nobody = np.zeros(0, bool)
+    while not all(one.complete(share) for one in played.values()):
+        acts = {name: actor.act(obs[name], greedy=name in learners)[0] for name, actor in actors.items()}
+        for name, step in env.step(acts).items():
+            actors[name].begin(step.first)
+            obs[name] = step.obs
+            played[name].add(step.valid, step.ended)
+        for name, cut in cut_short(env, longest).items():
+            actors[name].begin(np.isin(np.arange(len(obs[name])), [one.env for one in cut]))
+            played[name].add(nobody, cut)
+    return played
+
 # %% ../../nbs/6_training/65_evaluate.ipynb #ad6f490d
 def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or file
              episodes=100, # how many, all of which count
@@ -98,22 +118,11 @@ def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or f
     episodes = whole_number("evaluate: episodes", episodes, low=1)
     num_envs = min(whole_number("evaluate: num_envs", num_envs, low=1), episodes)
     longest = whole_number("evaluate: longest", longest, low=1)
-    share = ceil(episodes / num_envs)
     streams = Streams(seed)
-    env = find(trainer.source, trainer.env_settings).vector(num_envs, native=False)
+    begin = int(streams["evaluate"].integers(2**31))
     actors = {name: actor.twin(streams[name]) for name, actor in trainer.actors.items()}
-    played = {name: Played() for name in actors}
-    nobody = np.zeros(0, bool)
-    obs = env.reset(int(streams["evaluate"].integers(2**31)))
-    while not all(one.complete(share) for one in played.values()):
-        acts = {name: actor.act(obs[name], greedy=name in trainer.learners)[0] for name, actor in actors.items()}
-        for name, step in env.step(acts).items():
-            actors[name].begin(step.first)
-            obs[name] = step.obs
-            played[name].add(step.valid, step.ended)
-        for name, cut in cut_short(env, longest).items():
-            actors[name].begin(np.isin(np.arange(len(obs[name])), [one.env for one in cut]))
-            played[name].add(nobody, cut)
-    env.close()
+    with contextlib.closing(find(trainer.source, trainer.env_settings).vector(num_envs, native=False)) as env:
+        share = ceil(episodes / env.num_envs)             # a vector from outside has as many as it has
+        played = play_to_end(env, env.reset(begin), actors, trainer.learners, share, longest)
     found = {name: one.counted(share) for name, one in played.items()}
     return found if len(found) > 1 else next(iter(found.values()))

@@ -5,9 +5,11 @@
 # %% auto #0
 __all__ = ['SWITCHES', 'TrainerSettings', 'cast_for', 'class_of', 'checked_device', 'config_for', 'envs_for', 'memories_for',
            'spec_for', 'new_learner', 'new_actors_and_learners', 'state_of', 'begin_afresh', 'put_back', 'as_told',
-           'named', 'checked_source', 'saved_player', 'saved_cast', 'saved_memories', 'change']
+           'put_back_or_stay', 'named', 'told_whole', 'checked_source', 'saved_player', 'saved_cast', 'saved_memories',
+           'change']
 
 # %% ../../nbs/6_training/63_setup.ipynb #d59813a1
+import contextlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -182,12 +184,28 @@ def as_told(problem):
     first, *_ = str(problem).splitlines() or [""]
     return FileProblem(f"not a state of this run ({type(problem).__name__}: {first})")
 
+# %% ../../nbs/6_training/63_setup.ipynb #02e05115
+def put_back_or_stay(trainer, tree, fresh):
+    "Go to the place that `state_of` told, or stay where it is; one of our errors says why it cannot"
+    before = None if trainer.begun else snapshot(state_of(trainer))
+    try: put_back(trainer, tree, fresh)
+    except Exception as problem:
+        if before: put_back(trainer, before)
+        raise as_told(problem) from problem
+
 # %% ../../nbs/6_training/63_setup.ipynb #82a351a9
 def named(player):
     "An algorithm's name; of an actor its algorithm's name and settings"
     if isinstance(player, Actor):
         return dict(algo=player.algo.name, settings=changed(player.algo))
     return player if isinstance(player, str) else type(player).name
+
+# %% ../../nbs/6_training/63_setup.ipynb #8a571948
+def told_whole(trainer):
+    "What a file has to hold of a run: where its environment is from, who plays, and its state"
+    source = trainer.source if isinstance(trainer.source, str) else None
+    players = {name: named(player) for name, player in trainer.cast.items()}
+    return dict(env=source, env_settings=trainer.env_settings, players=players, state=state_of(trainer))
 
 # %% ../../nbs/6_training/63_setup.ipynb #831415ee
 def checked_source(path, given, saved):
@@ -208,7 +226,8 @@ def saved_player(path, name, saved, source, actors):
     except ConfigError as problem:
         raise FileProblem(f"{path}: {name} was played by {saved['algo']} ({problem}); pass it: "
                           f"load(path, actors={{{name!r}: actor}})") from None
-    spec = source.vector(1, False).behaviours[name]
+    with contextlib.closing(source.vector(1, False)) as env:
+        spec = env.behaviours[name]
     return Actor(algo, algo.nets(spec, torch.Generator()), spec, np.random.default_rng(0))
 
 def saved_cast(path, players, source, actors):

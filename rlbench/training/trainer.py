@@ -20,7 +20,8 @@ from .checks import check_state, rehearse
 from .interrupts import StopOnInterrupt, Undivided
 from .rule import UNITS
 from .setup import (as_told, cast_for, change, checked_source, config_for, envs_for, memories_for,
-                                    named, new_actors_and_learners, put_back, saved_cast, saved_memories, state_of)
+                                    new_actors_and_learners, put_back_or_stay, saved_cast, saved_memories,
+                                    state_of, told_whole)
 
 # %% ../../nbs/6_training/64_trainer.ipynb #19bcaf64
 @contextlib.contextmanager
@@ -181,6 +182,15 @@ def look_back(source, vector):
     source.look_back(vector)
     if vector.flaw: warnings.warn(vector.flaw, CannotGoBack)
 
+# %% ../../nbs/6_training/64_trainer.ipynb #026183a2
+@contextlib.contextmanager
+def closed_if_it_fails(thing):
+    "Close what was opened where something goes wrong with it"
+    try: yield
+    except BaseException:
+        thing.close()
+        raise
+
 # %% ../../nbs/6_training/64_trainer.ipynb #16394ec4
 class Trainer(Asked):
     "A run that you advance"
@@ -216,11 +226,7 @@ class Trainer(Asked):
 
     def restore(self, tree, fresh_episodes=False):
         "Go to where a snapshot was taken, or stay where one is; FileProblem where it is not one of this run"
-        before = None if self.begun else self.snapshot()
-        try: put_back(self, tree, fresh_episodes)
-        except Exception as problem:
-            if before: put_back(self, before)
-            raise as_told(problem) from problem
+        put_back_or_stay(self, tree, fresh_episodes)
         self.settings = self.config.values["trainer"]
 
     def fresh(self):
@@ -231,17 +237,20 @@ class Trainer(Asked):
 
     def fork(self, **changes):
         "A second trainer at the same place, with some settings changed"
+        here = self.snapshot()
         twin = self.fresh()
-        twin.restore(self.snapshot())
-        twin.set(**changes)
+        with closed_if_it_fails(twin):
+            twin.restore(here)
+            twin.set(**changes)
         return twin
+
+    def close(self):
+        "Let go of the environment, unless it came from outside as it is"
+        if self.env is not self.source: self.env.close()
 
     def save(self, path):
         "Write the whole run to one file"
-        source = self.source if isinstance(self.source, str) else None
-        players = {name: named(player) for name, player in self.cast.items()}
-        tree = dict(env=source, env_settings=self.env_settings, players=players, state=self.state())
-        write_tree(path, tree, kind="checkpoint")
+        write_tree(path, told_whole(self), kind="checkpoint")
 
 # %% ../../nbs/6_training/64_trainer.ipynb #31d4120d
 def from_tree(path, tree, env, actors, device, fresh_episodes):
@@ -257,13 +266,10 @@ def from_tree(path, tree, env, actors, device, fresh_episodes):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CannotGoBack)     # said when the run began; whoever loads is told in an error
         trainer = Trainer(source, cast, config=config, env_settings=tree["env_settings"], memory=memories)
-    try:
+    with closed_if_it_fails(trainer):
         check_state(trainer, tree["state"])
         trainer.restore(tree["state"], fresh_episodes)
         for learner in trainer.learners.values(): rehearse(learner)
-    except BaseException:
-        trainer.env.close()
-        raise
     return trainer
 
 # %% ../../nbs/6_training/64_trainer.ipynb #d155a4be
