@@ -111,6 +111,7 @@ class Counting:
 # %% ../../nbs/1_envs/101_env.ipynb #45f0a321
 class VecEnv(Counting):
     "N copies of an environment, stepped together: step({behaviour: actions}) -> {behaviour: Step}"
+    steady = True       # every step is a transition in every copy
 
     def __init__(self, id, single, behaviours, num_envs):
         self.id = id

@@ -63,6 +63,7 @@ class HeldVector(VecEnv):
         super().__init__(id, single, spec_of(single, env.num_envs), env.num_envs)
         self.env = env
         self.mode = checked_mode(id, env)
+        self.steady = self.mode != AutoresetMode.NEXT_STEP
         self.ended = np.zeros(env.num_envs, bool)         # where the last step was an episode's last
         self.observation_space = single.observation_space
         self.action_space = single.action_space

@@ -160,6 +160,11 @@ class Paced:
         "True while there is experience that was not processed, and enough of it"
         return self.due <= 0
 
+    @property
+    def replays(self):
+        "True while it can go on learning from what is stored, with no new steps"
+        return self.algo.replays and self.algo.due(self.memory, self.own, self.memory.sizes) <= 0
+
     def add(self, row, valid):
         "Remember one transition of every environment that made one"
         self.steps += self.memory.add(row, valid)
