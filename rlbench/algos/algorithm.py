@@ -76,6 +76,9 @@ class Algorithm:
     def probs(self, nets, obs):
         "(B, A) probabilities of the actions, for whoever looks; None where there are none"
 
+    def given(self, nets, obs):
+        "(B, A) the policy whose values are learned, for whoever looks; None where a better one is looked for"
+
     def td_error(self, nets, batch):
         "(B,) target minus estimate of stored transitions, for whoever looks; None where there is no such thing"
 

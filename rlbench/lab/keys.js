@@ -1,5 +1,5 @@
 // Makes the workbench around it a place for the keyboard, and tells the kernel what the page looks like.
-const KEYS = { " ": "play", s: "step", u: "update", e: "episode", i: "iteration", r: "reset" };
+const KEYS = { " ": "play", n: "event", s: "step", u: "update", e: "episode", i: "iteration", r: "reset" };
 const TYPING = "input, textarea, select, [contenteditable=true], [contenteditable='']";
 
 function looks() {
@@ -32,7 +32,7 @@ function adopt(root, model, signal) {
 
 function render({ model, el, signal }) {
   el.classList.add("rl-keys");
-  el.innerHTML = "<kbd>Space</kbd> play or pause <kbd>s</kbd> step <kbd>u</kbd> update <kbd>e</kbd> episode <kbd>i</kbd> iteration <kbd>r</kbd> reset";
+  el.innerHTML = "<kbd>Space</kbd> play or pause <kbd>n</kbd> event <kbd>s</kbd> step <kbd>u</kbd> update <kbd>e</kbd> episode <kbd>i</kbd> iteration <kbd>r</kbd> reset";
   const tell = () => {
     const now = looks();
     if (model.get("dark") === now.dark && model.get("still") === now.still) return;

@@ -124,8 +124,12 @@ def check_possible(what, trainer):
     switch = NEEDS.get(what) if isinstance(what, str) else None
     if switch and not getattr(trainer, switch):
         raise ValueError(f"no {what} will come while {switch} is switched off")
-    if switch == "learning" and trainer.settled:
+    if switch != "learning": return
+    if trainer.settled:
         raise ValueError(f"no {what} will come: nothing more will be learned")
+    if not (trainer.collecting or trainer.owed or trainer.repeaters):
+        raise ValueError(f"no {what} will come while collecting is switched off: nothing is owed. Ask for some more, "
+                         "by learn, or switch collecting on")
 
 # %% ../../nbs/8_lab/84_owner.ipynb #6f5a3b7a
 class Goal:
@@ -273,6 +277,25 @@ def is_hopeless(owner, event):
     what = owner.goals[0].what
     return what in ("update", "iteration") and owner.trainer.settled
 
+# %% ../../nbs/8_lab/84_owner.ipynb #6915e07a
+def read_letters(owner):
+    "Carry out what was asked for, and say how things stand now, before any work is done"
+    state = owner.state
+    changes = owner.mail.read()
+    owner.stale = owner.stale or changes
+    if not changes and owner.state == state: return
+    try: owner.screen.tell(owner, bool(owner.goals))
+    except Exception as problem:
+        owner.fail(problem)
+
+# %% ../../nbs/8_lab/84_owner.ipynb #d450ada7
+def next_event(trainer):
+    "The next event, of learning from what is stored again where no steps come; None where there is none"
+    event = trainer.whole_event()
+    if event is None and trainer.learn_again("event"):
+        event = trainer.whole_event()
+    return event
+
 # %% ../../nbs/8_lab/84_owner.ipynb #db95ed00
 class Owner(Motion):
     "Advances a trainer towards goals, and reads its mailbox in between"
@@ -289,12 +312,13 @@ class Owner(Motion):
         self.trainer = trainer
         self.event = None       # the last one
         self.count = 0          # events so far
+        self.place = trainer.steps, trainer.updates     # after the last event
         blame(self, None)
 
     def run(self, until=float("inf"), endless=True):
         "Go on to the last goal, or to a moment; without `endless`, an endless goal is left alone"
         while True:
-            if self.mail: self.stale = self.mail.read() or self.stale
+            if self.mail: read_letters(self)
             if not self.goals: return self.settle()
             if self.goals[0].endless and not endless: return
             if perf_counter() >= until: return
@@ -304,10 +328,11 @@ class Owner(Motion):
     def once(self):
         "One event, and what it completes"
         try:
-            event = self.trainer.whole_event()
+            event = next_event(self.trainer)
             if event is None: return self.stop("done")
             self.event = event
             self.count += 1
+            self.place = self.trainer.steps, self.trainer.updates
             self.stale = True
             self.screen.note(self.trainer, event)
             if self.goals[0].reached(event): self.arrive()

@@ -315,6 +315,8 @@ class Learner(LearnerState):
     def owe(self, n):
         "Put n more minibatches on the to-do list, made from what is stored"
         wanted = len(self.todo) + whole_number("owe: n", n, low=1)
+        if not (len(self.memory) or self.settings.exact):
+            raise ValueError(f"owe: {self.settings.name} has nothing stored yet to learn from; take some steps first")
         fresh = self.fresh.copy()
         while len(self.todo) < wanted:
             more = self.judged()
