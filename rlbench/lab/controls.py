@@ -33,7 +33,8 @@ def counters(trainer, who):
     return [(name, count_text(x)) for name, x in counts.items()]
 
 # %% ../../nbs/8_lab/851_controls.ipynb #4f21f20a
-STATES = dict(idle="Ready", done="Nothing left to do", closed="Closed; run the cell again")
+STATES = dict(idle="Ready", done="Nothing left to do", closed="Closed; run the cell again",
+              changing="One moment: another run is made")
 
 # %% ../../nbs/8_lab/851_controls.ipynb #4048303e
 def next_words(trainer):

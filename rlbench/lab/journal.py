@@ -8,6 +8,7 @@ __all__ = ['Journal', 'recorded', 'snippet']
 # %% ../../nbs/8_lab/840_journal.ipynb #0f67952b
 from ..algos.algorithm import REGISTRY, Algorithm
 from ..core.settings import plain
+from .owner import place_of
 from ..training.actor import Actor
 from ..training.setup import SWITCHES
 
@@ -91,23 +92,21 @@ def standing(trainer):
     switches = {name: getattr(trainer, name) for name in SWITCHES}
     return dict(settings=trainer.config.changed, switches=switches)
 
-# %% ../../nbs/8_lab/840_journal.ipynb #086ab799
+# %% ../../nbs/8_lab/840_journal.ipynb #913b05f2
 class Journal:
     "What was done to a run since it began, as lines of code"
     def __init__(self, trainer, lines=None): # lines: that lead to where the trainer is; None: as it tells itself
         self.lines = beginning(trainer) if lines is None else lines
-        self.deeds = 0                       # so many have been written down
         self.told = 0                        # events that the lines lead through
         self.known = standing(trainer)
 
-    def look(self, owner): # who has the trainer, a count of events, and the place after the last: (steps, updates)
+    def look(self, owner): # who has the trainer, counts its events, and knows whether it strayed
         "All lines, to the present"
-        trainer = owner.trainer
-        now = standing(trainer)
+        now = standing(owner.trainer)
         since = owner.count - self.told
         lines = [*self.lines, f"trainer.until('event', {since})"] if since else [*self.lines]
         strange = [word for word in now if now[word] != self.known[word]]
-        if (trainer.steps, trainer.updates) != owner.place:
+        if owner.strayed or owner.place != place_of(owner.trainer):
             strange.append("the place")
         if strange:
             lines.append(f"# {' and '.join(strange)} changed past the workbench: no line repeats that")
@@ -116,7 +115,6 @@ class Journal:
     def write(self, owner, lines):
         "Something was done, and this is all that leads there"
         self.lines = lines
-        self.deeds += 1
         self.told = owner.count
         self.known = standing(owner.trainer)
 
@@ -126,7 +124,8 @@ def recorded(owner, act, *lines):
     before = owner.journal.look(owner)
     result = act(owner.trainer)
     owner.journal.write(owner, [*before, *lines])
-    owner.place = owner.trainer.steps, owner.trainer.updates
+    owner.place = place_of(owner.trainer)
+    owner.strayed = False
     return result
 
 # %% ../../nbs/8_lab/840_journal.ipynb #2bd7baaf
@@ -140,10 +139,9 @@ def written(owner):
     "Lines that lead to where an owner's trainer is"
     trainer = owner.trainer
     lines = owner.journal.look(owner)
-    untouched = not owner.journal.deeds and len(lines) == len(owner.journal.lines) + 1
-    if untouched and not trainer.owed and trainer.steps and len(lines) == 2:
-        return [lines[0], distance_text(trainer)]
-    return lines
+    made, *rest = lines
+    only_run = made.startswith("trainer = rlbench.Trainer(") and rest == [f"trainer.until('event', {owner.count})"]
+    return [made, distance_text(trainer)] if only_run and trainer.steps and not trainer.owed else lines
 
 # %% ../../nbs/8_lab/840_journal.ipynb #2ce8e491
 def snippet(trainer, owner=None): # owner: of a journal

@@ -14,7 +14,7 @@ from time import perf_counter
 
 from ..core.words import unknown
 from .journal import Journal, keyword_text, recorded, source_text
-from .owner import Goal, Owner, break_promises, check_possible
+from .owner import Goal, Owner, break_promises, check_possible, say_so
 from ..training.trainer import load, torch_threads
 
 # %% ../../nbs/8_lab/841_player.ipynb #c8a10005
@@ -235,7 +235,13 @@ def keep_pace(player, pace):
 # %% ../../nbs/8_lab/841_player.ipynb #c8a1002f
 def exchange(player, make, lines=None):
     "Go on with another trainer, at rest: `make(trainer)` says which, and lines of code lead there"
-    trainer = make(player.trainer)
+    before = player.state
+    player.state = "changing"
+    say_so(player)
+    try: trainer = make(player.trainer)
+    except BaseException:
+        player.state = before
+        raise
     player.stop("idle")
     player.adopt(trainer)
     player.journal = Journal(trainer, lines)

@@ -193,10 +193,12 @@ class ActionBars(View):
 def last_episodes(trainer, who):
     "[(steps, return)] of the last episodes, the oldest first"
     episodes = trainer.env.episodes[who]
-    since = episodes.length.copy()          # steps of every environment since the episode ended
+    since = episodes.length.copy()          # steps of every environment since its episode ended
+    at = trainer.steps
     found = []
-    for one in reversed(episodes.finished):
-        found.append((trainer.steps - int(since[one.env]) * trainer.env.num_envs, one.ret))
+    for one in reversed(episodes.finished): # none ended after the one that is after it
+        at = min(at, trainer.steps - int(since[one.env]) * trainer.env.num_envs)
+        found.append((at, one.ret))
         since[one.env] += one.length
     return found[::-1]
 

@@ -353,7 +353,8 @@ WATCH = """() => { window.told = [];
   const status = document.querySelector('.rl-status');
   const note = () => window.told.push([performance.now(), status.innerText.split('.')[0]]);
   new MutationObserver(note).observe(status, {subtree: true, childList: true, characterData: true});
-  document.querySelector('.rl-play').addEventListener('click', () => { window.clicked = performance.now(); }, true); }"""
+  const play = document.querySelector('.rl-play');
+  play.addEventListener('click', () => { window.clicked = performance.now(); }, true); }"""
 
 
 def test_a_click_on_play_is_answered_before_the_work(lab):
@@ -362,7 +363,6 @@ def test_a_click_on_play_is_answered_before_the_work(lab):
     page.locator(".rl-play").click()
     page.wait_for_function("() => window.told.some(([at, words]) => words === 'Playing')")
     took = page.evaluate("() => window.told.find(([at, words]) => words === 'Playing')[0] - window.clicked")
-    print("answered after", took)
     assert took < 1000
     page.locator(".rl-pause").click()
     paused(page)
