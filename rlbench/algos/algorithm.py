@@ -42,6 +42,7 @@ class Algorithm:
     exact = False         # True for methods that plan: their `spec` brings the transition model
     on_policy = False     # True where experience may be used only by the policy that made it
     offline = False       # True where the memory is given, and its own steps are not remembered
+    replays = False       # True where stored rows are learned from again and again, new steps or not
     recurrent = False     # True where the policy carries something from step to step
     masked = False        # True where a Dict observation's action_mask is obeyed
     num_envs = 1          # environments stepped together, where nobody says otherwise
@@ -75,6 +76,9 @@ class Algorithm:
 
     def probs(self, nets, obs):
         "(B, A) probabilities of the actions, for whoever looks; None where there are none"
+
+    def given(self, nets, obs):
+        "(B, A) the policy whose values are learned, for whoever looks; None where a better one is looked for"
 
     def td_error(self, nets, batch):
         "(B,) target minus estimate of stored transitions, for whoever looks; None where there is no such thing"

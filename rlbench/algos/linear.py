@@ -307,5 +307,7 @@ class LinearTD(OneStep, PredictionSettings):
     def probs(self, nets, obs):
         return nets.v.policy.expand(len(obs), -1)
 
+    given = probs
+
     def td_error(self, nets, batch):
         return self.judge(nets, batch).delta

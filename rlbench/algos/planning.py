@@ -255,6 +255,9 @@ class PolicyTables(PolicySettings):
     def probs(self, nets, obs):
         return nets.policy(obs)
 
+    def given(self, nets, obs):
+        return None if self.improve else self.probs(nets, obs)
+
 # %% ../../nbs/4_algos/412_planning.ipynb #80ef88a9
 @register("policy_iteration")
 @dataclass(frozen=True)

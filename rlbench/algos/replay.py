@@ -14,6 +14,7 @@ from ..buffers.ring import Ring
 # %% ../../nbs/4_algos/402_replay.ipynb #c2db37e2
 class Replaying:
     "Part of algorithms with a memory: where rows go, when enough have come, and how many are drawn"
+    replays = True
 
     def memory(self, spec):
         return Ring(max(1, self.buffer_size // spec.num_envs), spec.num_envs)
@@ -21,10 +22,9 @@ class Replaying:
     def due(self, memory, own, fresh):
         since = memory.added % self.train_freq            # steps since the last beat
         missing = 0 if since < sum(fresh.tolist()) else self.train_freq - since
-        if not missing:
-            places = memory.capacity * memory.num_envs    # who can hold no more need not wait for more
-            missing = min(self.learning_starts, places) - len(memory)
-        return rounds(missing, memory.num_envs)
+        places = memory.capacity * memory.num_envs        # who can hold no more need not wait for more
+        enough = min(self.learning_starts, places) - len(memory)
+        return rounds(max(missing, enough), memory.num_envs)
 
     def round_size(self):
         "Rows that a round of updates needs"

@@ -146,8 +146,10 @@ class Prediction(Differences):
     control = False
 
     def nets(self, spec, rng):
-        check_finite(self.name, spec)
-        return nn.ModuleDict(dict(v=Table(spec.observation_space, 1, self.initial)))
+        _, actions = check_finite(self.name, spec)
+        nets = nn.ModuleDict(dict(v=Table(spec.observation_space, 1, self.initial)))
+        nets.actions = actions
+        return nets
 
     def noise(self, spec, nets):
         return Noise("random", (int(spec.action_space.n),))
@@ -162,6 +164,9 @@ class Prediction(Differences):
 
     def values(self, nets, obs):
         return nets.v(obs).squeeze(-1)
+
+    def given(self, nets, obs):
+        return nets.v(obs).new_full((len(obs), nets.actions), 1 / nets.actions)
 
 # %% ../../nbs/4_algos/414_td.ipynb #adb949e3
 @dataclass(frozen=True)

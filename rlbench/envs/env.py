@@ -120,6 +120,7 @@ def close_envs(envs):
 class VecEnv(Counting):
     "N copies of an environment, stepped together: step({behaviour: actions}) -> {behaviour: Step}"
     flaw = ""                                             # why it cannot be put back, in words, where that is known
+    steady = True       # every step is a transition in every copy
 
     def __init__(self, id, single, behaviours, num_envs):
         self.id = id

@@ -64,6 +64,7 @@ class HeldVector(VecEnv):
         self.env = env
         self.opened.append(env)
         self.mode = checked_mode(id, env)
+        self.steady = self.mode != AutoresetMode.NEXT_STEP
         self.ended = np.zeros(env.num_envs, bool)         # where the last step was an episode's last
         self.observation_space = single.observation_space
         self.action_space = single.action_space

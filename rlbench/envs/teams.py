@@ -78,6 +78,7 @@ class TeamRows(Replayed):
 # %% ../../nbs/1_envs/103_teams.ipynb #8f0bfb31
 class TeamList(TeamRows):
     "N copies of an environment in which several behaviours act, given in PettingZoo's parallel form"
+    steady = False      # some may come late, or leave early
 
     def step(self, acts):
         "One step everywhere; where nobody is left, a new episode begins at once"

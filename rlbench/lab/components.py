@@ -44,7 +44,7 @@ class Keys(anywidget.AnyWidget):
     still = Bool(False).tag(sync=True)      # less motion is wanted
 
     def on_key(self, react):
-        "Call `react(name)` for play, step, update, episode, iteration, reset"
+        "Call `react(name)` for play, event, step, update, episode, iteration, reset"
         def hear(widget, content, buffers):
             if "pressed" in content: react(content["pressed"])
         self.on_msg(hear)

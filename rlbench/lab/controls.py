@@ -33,16 +33,24 @@ def counters(trainer, who):
     return [(name, count_text(x)) for name, x in counts.items()]
 
 # %% ../../nbs/8_lab/851_controls.ipynb #4f21f20a
-STATES = dict(idle="Ready", done="Nothing left to do", closed="Closed; run the cell again")
+STATES = dict(idle="Ready", done="Nothing left to do", closed="Closed; run the cell again",
+              changing="One moment: another run is made")
 
 # %% ../../nbs/8_lab/851_controls.ipynb #4048303e
+def next_words(trainer):
+    "What comes next in words; where no new steps come, who keeps a memory goes on learning from it"
+    if trainer.repeaters:
+        return "targets and a to-do list are made, from what is stored"
+    return trainer.next_text
+
+# %% ../../nbs/8_lab/851_controls.ipynb #ae49ef11
 def summary(owner):
     "Where a run stands, in words"
     if owner.state == "failed":
         return f"Failed: {type(owner.problem).__name__}: {owner.problem}"
     state = STATES.get(owner.state, owner.state.capitalize())
     happened = owner.event.text if owner.event else "nothing yet"
-    return f"{state}. Last: {happened}. Next: {owner.trainer.next_text}."
+    return f"{state}. Last: {happened}. Next: {next_words(owner.trainer)}."
 
 # %% ../../nbs/8_lab/851_controls.ipynb #8405da45
 class Speedometer:
@@ -108,18 +116,18 @@ def captioned(caption, *inside):
 
 # %% ../../nbs/8_lab/851_controls.ipynb #e2a53e8f
 STEP_TIPS = dict(
-    event="the next thing that happens: a step, experience turned into targets, or a gradient step",
-    step="one step in every environment",
-    update="up to the next gradient step",
-    episode="up to the end of an episode",
-    iteration="up to the end of an iteration: all minibatches made from one lot of experience")
+    event="the next thing that happens: a step, experience turned into targets, or a gradient step (n)",
+    step="one step in every environment (s)",
+    update="up to the next gradient step (u)",
+    episode="up to the end of an episode (e)",
+    iteration="up to the end of an iteration: all minibatches made from one lot of experience (i)")
 
 # %% ../../nbs/8_lab/851_controls.ipynb #ebd50b99
 SPEEDS = (1, 2, 5, 20, 100, 1000, None)     # events a second; None: as fast as it goes
 
 # %% ../../nbs/8_lab/851_controls.ipynb #5fe012d2
 SWITCH_TIPS = dict(
-    collecting="take environment steps; off: only learn from what is stored",
+    collecting="take environment steps; off: only learn from what is stored, where an algorithm can",
     learning="take gradient steps; off: only watch")
 
 # %% ../../nbs/8_lab/851_controls.ipynb #30c58d72
@@ -158,22 +166,40 @@ class Switches:
             box.value = getattr(trainer, name)
         self.following = False
 
+# %% ../../nbs/8_lab/851_controls.ipynb #9d17991a
+class LearnMore:
+    "So many more updates from what is stored; `react(n)`"
+    def __init__(self, react):
+        tip = "so many more updates, from what is stored"
+        self.n = widgets.BoundedIntText(value=10, min=1, max=1_000_000, tooltip=tip, layout=dict(width="72px"))
+        self.button = button("learn n more", "learn", tip, lambda: react(self.n.value))
+        self.widget = captioned("", self.button, styled(self.n, "rl-learn-n"))
+
+# %% ../../nbs/8_lab/851_controls.ipynb #94db4c31
+def at_once(verb, *args, **named):
+    "Give an order, and do not wait for the answer"
+    return verb(*args, **named)
+
 # %% ../../nbs/8_lab/851_controls.ipynb #a15e5e8d
 class Controls:
-    "Play, pause, reset, steps, speed, switches"
-    def __init__(self, player):
-        self.play = button("Play", "play", "go on until paused (space)", player.play, icon="play")
+    "Play, pause, reset, steps, updates, speed, switches"
+    def __init__(self, player,
+                 order=at_once,         # order(verb, *args) gives an order to the player
+                 who=lambda: None):     # -> the behaviour that is looked at
+        self.play = button("Play", "play", "go on until paused (space)", partial(order, player.play), icon="play")
         self.play.button_style = "primary"
-        self.pause = button("Pause", "pause", "stop after the present event (space)", player.pause,
+        self.pause = button("Pause", "pause", "stop after the present event (space)", partial(order, player.pause),
                             icon="pause")
-        self.reset = button("Reset", "reset", "start again: same settings, same seed (r)", player.reset,
-                            icon="refresh")
-        self.steps = [button(unit, f"step-{unit}", tip, partial(player.step, unit))
+        self.reset = button("Reset", "reset", "start again: same settings, same seed (r)",
+                            partial(order, player.reset), icon="refresh")
+        self.steps = [button(unit, f"step-{unit}", tip, partial(order, player.step, unit))
                       for unit, tip in STEP_TIPS.items()]
-        self.switches = Switches(player.switch)
+        self.more = LearnMore(lambda n: order(player.learn, n, who()))
+        self.switches = Switches(partial(order, player.switch))
         groups = [captioned("", self.play, self.pause, self.reset),
                   captioned("step by", *self.steps),
-                  captioned("speed", speed_slider(player.speed)),
+                  self.more.widget,
+                  captioned("speed", speed_slider(partial(order, player.speed))),
                   captioned("", *self.switches.boxes.values())]
         self.widget = styled(widgets.HBox(groups), "rl-bar")
 
@@ -187,7 +213,7 @@ class Controls:
 
     def close(self):
         "Nothing can be pressed any more"
-        for one in (self.play, self.pause, self.reset, *self.steps):
+        for one in (self.play, self.pause, self.reset, *self.steps, self.more.button):
             one.disabled = True
 
 # %% ../../nbs/8_lab/851_controls.ipynb #9904a5a1

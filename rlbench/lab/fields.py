@@ -125,11 +125,14 @@ class SettingsPanel:
             field.follow(getattr(self.learner.settings, name), getattr(self.learner.algo, name))
 
 # %% ../../nbs/8_lab/852_fields.ipynb #31d487cd
+def caption_html(words, kind="caption"):
+    "Small words, or the words of a problem"
+    return f"<span class='rl-{kind}'>{html.escape(words)}</span>"
+
 def outcome_html(asked, done):
     "How something went that was asked for: what was done, or the problem"
     problem = asked.exception()
-    kind = "problem" if problem else "caption"
-    return f"<span class='rl-{kind}'>{html.escape(str(problem or done))}</span>"
+    return caption_html(str(problem or done), "problem" if problem else "caption")
 
 # %% ../../nbs/8_lab/852_fields.ipynb #2e140dcd
 class FilesPanel:
@@ -138,15 +141,16 @@ class FilesPanel:
         self.path = styled(widgets.Text(value="run.rlb", tooltip="a file name"), "rl-path")
         self.said = styled(widgets.HTML(""), "rl-file-said")
         save = button("Save", "save", "write the whole run to this file",
-                      lambda: self.ask(player.save, "saved"), icon="download")
+                      lambda: self.ask(player.save, "saving", "saved"), icon="download")
         load = button("Load", "load", "go on with the run in this file",
-                      lambda: self.ask(player.load, "loaded"), icon="upload")
+                      lambda: self.ask(player.load, "loading", "loaded"), icon="upload")
         buttons = captioned("", save, load)
         self.widget = panel("Save and load", "rl-files", self.path, buttons, self.said)
 
-    def ask(self, verb, done):
-        "Save or load, and say how it went"
+    def ask(self, verb, doing, done):
+        "Save or load, and say how it goes and how it went"
         path = self.path.value
+        self.said.value = caption_html(f"{doing} {path} …")
         verb(path).add_done_callback(lambda asked: self.tell(asked, f"{done} {path}"))
 
     def tell(self, asked, done):

@@ -6,8 +6,13 @@
 __all__ = ['Waiting', 'Going', 'Changing', 'Keeping', 'Hands']
 
 # %% ../../nbs/8_lab/854_hands.ipynb #5744fd27
+from functools import partial
+
+import numpy as np
+
 from ..core.words import unknown
 from .inspect import is_held
+from .journal import recorded
 from .owner import Goal, check_possible
 from .player import set_out_for
 from ..training.actor import as_batch
@@ -48,6 +53,10 @@ class Going(Waiting):
     def until(self, predicate):
         "Go on to the first event for which `predicate(event)` holds"
         return self.arrived(self.player.until(predicate))
+
+    def learn(self, n=1, who=None):
+        "n more updates from what is stored, and on to the last of them; `who`: of several learners"
+        return self.arrived(self.player.learn(n, who))
 
     def play(self):
         "Go on until paused; returns at once"
@@ -132,6 +141,11 @@ def edit_row(memory, row, changes):
     for name, value in changes.items():
         memory.places[name][row] = value
 
+def edit_lines(who, row, changes):
+    "The same, as lines of code"
+    place = f"trainer.learners[{who!r}].memory.places"
+    return [f"{place}[{name!r}][{row}] = {np.asarray(value).tolist()}" for name, value in changes.items()]
+
 # %% ../../nbs/8_lab/854_hands.ipynb #31246d1f
 def gone_back(trainer, tree):
     "The same trainer, where a snapshot was taken"
@@ -148,7 +162,7 @@ class Changing(Going):
 
     def set(self, **changes):
         "Change hyper-parameters from the next event on"
-        return self.told(self.player.call(lambda trainer: trainer.set("python", **changes)))
+        return self.told(self.player.change(changes, "python"))
 
     def switch(self, collecting=None, learning=None):
         "Turn collecting or learning on or off"
@@ -190,13 +204,17 @@ class Hands(Keeping):
 
     def edit(self, row, who=None, **changes):
         "Write columns of one row of a behaviour's memory: edit(7, rew=10.)"
-        def write(trainer):
-            edit_row(trainer.learners[behaviour_of(trainer, who)].memory, row, changes)
-        return self.told(self.player.call(write))
+        def write():
+            name = behaviour_of(self.trainer, who)
+            memory = self.trainer.learners[name].memory
+            recorded(self.player, lambda trainer: edit_row(memory, row, changes), *edit_lines(name, row, changes))
+        return self.told(self.player.ask(write))
 
     def act(self, act, who=None):
         "One environment step in which the first environment takes this action"
-        return self.arrived(self.player.ask(lambda: act_by_hand(self.player, who, act)))
+        words = f"# here a hand chose action {act} in the first environment: no line repeats that"
+        order = partial(recorded, self.player, lambda trainer: act_by_hand(self.player, who, act), words)
+        return self.arrived(self.player.ask(order))
 
     def evaluate(self, **how):
         "Returns of the greedy policy on fresh environments -> Evaluation; arguments as for `evaluate`"

@@ -1,5 +1,5 @@
 // Makes the workbench around it a place for the keyboard, and tells the kernel what the page looks like.
-const KEYS = { " ": "play", s: "step", u: "update", e: "episode", i: "iteration", r: "reset" };
+const KEYS = { " ": "play", n: "event", s: "step", u: "update", e: "episode", i: "iteration", r: "reset" };
 const TYPING = "input, textarea, select, [contenteditable=true], [contenteditable='']";
 
 function looks() {
@@ -30,9 +30,25 @@ function adopt(root, model, signal) {
   }, { signal });
 }
 
+function mourn(root, signal) {                                 // the kernel is gone, and the page would look alive
+  const note = document.createElement("div");
+  note.className = "rl-dead";
+  note.setAttribute("role", "alert");
+  const tell = () => {
+    if (!root.classList.contains("jupyter-widgets-disconnected")) return note.remove();
+    if (note.isConnected) return;
+    note.textContent = "Dead: the kernel of this page was restarted or has ended. Run the cell again.";
+    root.prepend(note);
+  };
+  const change = new MutationObserver(tell);
+  change.observe(root, { attributes: true, attributeFilter: ["class"] });
+  signal.addEventListener("abort", () => change.disconnect());
+  tell();
+}
+
 function render({ model, el, signal }) {
   el.classList.add("rl-keys");
-  el.innerHTML = "<kbd>Space</kbd> play or pause <kbd>s</kbd> step <kbd>u</kbd> update <kbd>e</kbd> episode <kbd>i</kbd> iteration <kbd>r</kbd> reset";
+  el.innerHTML = "<kbd>Space</kbd> play or pause <kbd>n</kbd> event <kbd>s</kbd> step <kbd>u</kbd> update <kbd>e</kbd> episode <kbd>i</kbd> iteration <kbd>r</kbd> reset";
   const tell = () => {
     const now = looks();
     if (model.get("dark") === now.dark && model.get("still") === now.still) return;
@@ -44,7 +60,7 @@ function render({ model, el, signal }) {
   signal.addEventListener("abort", () => themes.disconnect());
   const find = (tries) => {                                    // the element is attached only after render
     const root = el.closest(".rl-root");
-    if (root) adopt(root, model, signal);
+    if (root) { adopt(root, model, signal); mourn(root, signal); }
     else if (tries && !signal.aborted) requestAnimationFrame(() => find(tries - 1));
   };
   find(300);

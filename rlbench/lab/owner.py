@@ -124,8 +124,12 @@ def check_possible(what, trainer):
     switch = NEEDS.get(what) if isinstance(what, str) else None
     if switch and not getattr(trainer, switch):
         raise ValueError(f"no {what} will come while {switch} is switched off")
-    if switch == "learning" and trainer.settled:
+    if switch != "learning": return
+    if trainer.settled:
         raise ValueError(f"no {what} will come: nothing more will be learned")
+    if not (trainer.collecting or trainer.owed or trainer.repeaters):
+        raise ValueError(f"no {what} will come while collecting is switched off: nothing is owed. Ask for some more, "
+                         "by learn, or switch collecting on")
 
 # %% ../../nbs/8_lab/84_owner.ipynb #6f5a3b7a
 class Goal:
@@ -266,12 +270,48 @@ def show_rest(owner):
         owner.fail(problem)
     owner.stale = False
 
+# %% ../../nbs/8_lab/84_owner.ipynb #71bafe23
+def settle(owner):
+    "At rest: one full picture, and then word to those who wait"
+    show_rest(owner)
+    owner.stale = bool(owner.mail)      # pictures give way to a letter, and come after it
+    keep_promises(owner.goals.ended)
+    owner.mail.hush()
+
 # %% ../../nbs/8_lab/84_owner.ipynb #df6fe60d
 def is_hopeless(owner, event):
     "True where the first goal waits for learning, and this event was the last of it"
     if event.kind != "learn" or not owner.goals: return False
     what = owner.goals[0].what
     return what in ("update", "iteration") and owner.trainer.settled
+
+# %% ../../nbs/8_lab/84_owner.ipynb #73311083
+def place_of(trainer):
+    "How far a run is: (steps, updates)"
+    return trainer.steps, trainer.updates
+
+# %% ../../nbs/8_lab/84_owner.ipynb #6915e07a
+def say_so(owner):
+    "The words of the present; a broken screen is a failure, and no more"
+    try: owner.screen.tell(owner, bool(owner.goals))
+    except Exception as problem:
+        owner.fail(problem)
+
+def read_letters(owner):
+    "Carry out what was asked for, and say how things stand now, before any work is done"
+    state = owner.state
+    if owner.place != place_of(owner.trainer): owner.strayed = True
+    changes = owner.mail.read()
+    owner.stale = owner.stale or changes
+    if changes or owner.state != state: say_so(owner)
+
+# %% ../../nbs/8_lab/84_owner.ipynb #d450ada7
+def next_event(trainer):
+    "The next event, of learning from what is stored again where no steps come; None where there is none"
+    event = trainer.whole_event()
+    if event is None and trainer.learn_again("event"):
+        event = trainer.whole_event()
+    return event
 
 # %% ../../nbs/8_lab/84_owner.ipynb #db95ed00
 class Owner(Motion):
@@ -289,13 +329,18 @@ class Owner(Motion):
         self.trainer = trainer
         self.event = None       # the last one
         self.count = 0          # events so far
+        self.place = place_of(trainer)      # after the last event
+        self.strayed = False    # somebody else ran it on
         blame(self, None)
 
     def run(self, until=float("inf"), endless=True):
         "Go on to the last goal, or to a moment; without `endless`, an endless goal is left alone"
         while True:
-            if self.mail: self.stale = self.mail.read() or self.stale
-            if not self.goals: return self.settle()
+            if self.mail: read_letters(self)
+            if not self.goals:
+                settle(self)
+                if self.mail: continue
+                return
             if self.goals[0].endless and not endless: return
             if perf_counter() >= until: return
             if self.pacing.due(self.pace): self.once()
@@ -304,10 +349,11 @@ class Owner(Motion):
     def once(self):
         "One event, and what it completes"
         try:
-            event = self.trainer.whole_event()
+            event = next_event(self.trainer)
             if event is None: return self.stop("done")
             self.event = event
             self.count += 1
+            self.place = place_of(self.trainer)
             self.stale = True
             self.screen.note(self.trainer, event)
             if self.goals[0].reached(event): self.arrive()
@@ -320,12 +366,6 @@ class Owner(Motion):
         "Nothing is due before a moment: time for pictures, and for letters"
         self.screen.idle(self, until)
         self.mail.wait(max(0, until - perf_counter()))
-
-    def settle(self):
-        "At rest: one full picture, and then word to those who wait"
-        show_rest(self)
-        keep_promises(self.goals.ended)
-        self.mail.hush()
 
     def fail(self, problem):
         "An exception of the loop ends the motion"

@@ -16,6 +16,7 @@ from .components import Keys, close_widgets, styled
 from .controls import Clock, Controls, StatusLine, counters, summary
 from .fields import FilesPanel, SettingsPanel
 from .inspect import BufferView
+from .owner import Closed
 from .screen import Card, Screen
 from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
@@ -111,14 +112,17 @@ class Choice:
 # %% ../../nbs/8_lab/853_page.ipynb #6a71cd20
 class Complaint:
     "A title and a traceback in red, or nothing"
+    passing = False     # it goes when something moves again
+
     def __init__(self):
         self.widget = styled(widgets.HTML("", layout=dict(display="none")), "rl-error")
 
     def __bool__(self):
         return bool(self.widget.value)
 
-    def say(self, title, trace=""):
+    def say(self, title, trace="", passing=False):
         "Show an error"
+        self.passing = passing
         self.widget.value = f"<b>{html.escape(title)}</b><pre>{html.escape(trace)}</pre>"
         self.widget.layout.display = ""
 
@@ -156,20 +160,44 @@ def settings_panel(trainer, who, apply):
     key = "{}" if len(trainer.actors) == 1 else who + ".{}"
     return [SettingsPanel(trainer.learners[who], key.format, apply)]
 
-# %% ../../nbs/8_lab/853_page.ipynb #7f44cdeb
-class Furniture(Screen):
-    "Places for everything on the page, and what is said in them"
+# %% ../../nbs/8_lab/853_page.ipynb #6f801f33
+class Orders(Screen):
+    "A screen on which orders are given, and refusals are said in words"
     def __init__(self, player):
         super().__init__([])
         self.player = player
-        self.controls = Controls(player)
+        self.complaint = Complaint()
+
+    def complain(self, title, trace="", passing=False):
+        self.complaint.say(title, trace, passing)
+
+    def order(self, verb, *args, **named):
+        "Ask something of the player; a refusal is said in words, until something else is asked"
+        if self.complaint.passing and not self.player.error:
+            self.complaint.clear()
+        try: verb(*args, **named).add_done_callback(self.answered)
+        except (Closed, ValueError) as problem:
+            self.complain(str(problem), passing=True)
+
+    def answered(self, asked):
+        "Say why not, where an order was refused"
+        problem = asked.exception()
+        if problem and not isinstance(problem, Closed):
+            self.complain(str(problem), passing=True)
+
+# %% ../../nbs/8_lab/853_page.ipynb #7f44cdeb
+class Furniture(Orders):
+    "Places for everything on the page, and what is said in them"
+    def __init__(self, player):
+        super().__init__(player)
+        self.controls = Controls(player, self.order, lambda: self.choice.who)
         self.clock = Clock(player)
         self.status = StatusLine()
         self.keys = Keys()
-        self.complaint = Complaint()
         self.choice = Choice(self.turn)
         self.files = FilesPanel(player)
         self.settings = []      # of who is looked at: a SettingsPanel, or nothing
+        self.moved = False      # when the words were said last
         self.title = widgets.HTML("")
         self.toggles = styled(widgets.HBox(), "rl-toggles", "rl-bar")
         self.views = styled(widgets.HBox(), "rl-views")
@@ -191,16 +219,15 @@ class Furniture(Screen):
         "Somebody else is to be shown"
         self.player.ask(lambda: self.take(self.player.trainer))
 
-    def complain(self, title, trace=""):
-        self.complaint.say(title, trace)
-
     def publish(self, owner, moving):
         "The words, after the pictures"
         self.controls.follow(owner)
         if owner.driver == "clock": self.clock.follow(owner)
         for panel in self.settings: panel.follow()
-        if owner.error: self.complain(summary(owner), owner.error)
-        elif owner.state == "playing": self.complaint.clear()
+        begins = owner.state == "playing" and not self.moved
+        self.moved = owner.state == "playing"
+        if owner.error: self.complain(summary(owner), owner.error, passing=True)
+        elif begins and self.complaint.passing: self.complaint.clear()
         self.status.show(owner, moving, self.choice.who)
 
     def look(self, card, function):
@@ -211,17 +238,18 @@ class Furniture(Screen):
 
         def answered(asked):
             problem = asked.exception()
-            if problem: self.complain(f"{card.view.title}: {problem}")
+            if problem:
+                self.complain(f"{card.view.title}: {problem}", passing=True)
 
         self.player.ask(turn, looks=True).add_done_callback(answered)
 
 # %% ../../nbs/8_lab/853_page.ipynb #aa60e22d
-def pressed(player, key):
-    "What a key means: play or pause, reset, or a step of some size"
+def pressed(player, key, order):
+    "A key gives the order of the button of its name; one key is both play and pause"
     if key == "play":
-        return player.pause() if player.state == "playing" else player.play()
-    if key == "reset": return player.reset()
-    return player.step("event" if key == "step" else key)
+        return order(player.pause if player.state == "playing" else player.play)
+    if key == "reset": return order(player.reset)
+    return order(player.step, key)
 
 # %% ../../nbs/8_lab/853_page.ipynb #72577dfd
 class Page(Furniture):
@@ -231,12 +259,13 @@ class Page(Furniture):
         self.wanted = wanted
         self.kept = KeptPicture(f"rlbench-{id(self):x}")
         self.take(player.trainer)
-        self.keys.on_key(lambda key: pressed(player, key))
+        self.keys.on_key(lambda key: pressed(player, key, self.order))
         self.keys.observe(lambda change: player.ask(partial(self.dark, change["new"])), "dark")
         self.keys.observe(lambda change: self.calm(change["new"]), "still")
 
     def take(self, trainer):
         "Lay out all that depends on the trainer, and on who is looked at"
+        self.complaint.clear()
         closed = {card.view.name for card in self.cards if not card.open}
         before = [*self.cards, *self.settings]
         switches = self.toggles.children

@@ -12,7 +12,9 @@ import threading
 import weakref
 from time import perf_counter
 
-from .owner import Goal, Owner, break_promises, check_possible
+from ..core.words import unknown
+from .journal import Journal, keyword_text, recorded, source_text
+from .owner import Goal, Owner, break_promises, check_possible, say_so
 from ..training.trainer import load, torch_threads
 
 # %% ../../nbs/8_lab/841_player.ipynb #c8a10005
@@ -193,11 +195,15 @@ def pass_refusal(asked, goal):
 # %% ../../nbs/8_lab/841_player.ipynb #c8a10026
 class Stepper(Driven):
     "Play, pause, step: an owner that is told how far to go"
-    def aim(self, goal):
-        "Go for a goal, after those before it; an endless one gives way"
-        asked = self.ask(lambda: set_out_for(self, goal))
+    def follow(self, order, goal):
+        "Leave an order that sets a goal -> future of the goal"
+        asked = self.ask(order)
         asked.add_done_callback(lambda asked: pass_refusal(asked, goal))
         return goal.future
+
+    def aim(self, goal):
+        "Go for a goal, after those before it; an endless one gives way"
+        return self.follow(lambda: set_out_for(self, goal), goal)
 
     def play(self):
         "Go on until told otherwise"
@@ -234,12 +240,19 @@ def keep_pace(player, pace):
     player.pacing.begin()
 
 # %% ../../nbs/8_lab/841_player.ipynb #c8a1002f
-def exchange(player, make):
-    "Go on with another trainer, at rest: `make(trainer)` says which"
+def exchange(player, make, lines=None):
+    "Go on with another trainer, at rest: `make(trainer)` says which, and lines of code lead there"
     before = player.trainer
-    trainer = make(before)
+    state = player.state
+    player.state = "changing"
+    say_so(player)
+    try: trainer = make(before)
+    except BaseException:
+        player.state = state
+        raise
     player.stop("idle")
     player.adopt(trainer)
+    player.journal = Journal(trainer, lines)
     player.screen.take(trainer)
     if trainer is not before: player.own(trainer)
 
@@ -248,41 +261,99 @@ def load_like(old, path):
     "The run in a file; an environment without a name is not in the file, and is the old trainer's"
     return load(path, env=None if isinstance(old.source, str) else old.source)
 
+# %% ../../nbs/8_lab/841_player.ipynb #80863d1f
+def load_text(old, path):
+    "Loading a file, as code"
+    env = "" if isinstance(old.source, str) else f", env={source_text(old)}"
+    return f"trainer = rlbench.load({str(path)!r}{env})"
+
+# %% ../../nbs/8_lab/841_player.ipynb #bab74413
+def flip_lines(collecting, learning):
+    "Turning switches, as lines of code"
+    switches = dict(collecting=collecting, learning=learning)
+    return [f"trainer.{name} = {bool(on)}" for name, on in switches.items() if on is not None]
+
+def called_text(function):
+    "A function that was called on a trainer, in words"
+    name = getattr(function, "__name__", repr(function))
+    return f"# here {name} was called on the trainer: no line repeats what it changed, if it did"
+
+# %% ../../nbs/8_lab/841_player.ipynb #098b1c1a
+def learner_of(trainer, who):
+    "A learner by its behaviour; None: the only one; ValueError where there is none, or it is not clear which"
+    if who is None: return trainer.learner
+    if who in trainer.learners: return trainer.learners[who]
+    if who in trainer.actors:
+        raise ValueError(f"{who} only acts, and learns nothing")
+    raise ValueError(unknown("behaviour", who, trainer.learners))
+
+# %% ../../nbs/8_lab/841_player.ipynb #2a251c56
+def owe_for(player, goal, n, who):
+    "Owe n more updates, and head for the last of them, unless the run goes on anyway"
+    if not player.trainer.learning:
+        raise ValueError("no update will come while learning is switched off")
+    learner = learner_of(player.trainer, who)
+    recorded(player, lambda trainer: learner.owe(n), f"trainer.learners[{learner.name!r}].owe({n})")
+    if player.goals and player.goals[-1].endless:
+        return goal.future.set_result(True)
+    player.set_out(goal)
+    player.pacing.begin()
+
 # %% ../../nbs/8_lab/841_player.ipynb #eac05a4a
 class Player(Stepper):
     "Play, pause, step, change: a trainer in someone's hands"
+    def adopt(self, trainer):
+        "From now on another trainer, and a journal of what is done to it"
+        super().adopt(trainer)
+        self.journal = Journal(trainer)
+
+    def record(self, act, *lines):
+        "`act(trainer)` between two events, and lines of code for the journal"
+        return self.ask(lambda: recorded(self, act, *lines))
+
     def call(self, function):
         "`function(trainer)` between two events"
-        return self.ask(lambda: function(self.trainer))
+        return self.record(function, called_text(function))
 
     def look(self, function):
         "`function(trainer)` between two events, for a function that only reads, say a snapshot"
         return self.ask(lambda: function(self.trainer), looks=True)
 
+    def change(self, changes, source="widget"):
+        "Change hyper-parameters from the next event on"
+        text = f"trainer.set({keyword_text(changes)})"
+        return self.record(lambda trainer: trainer.set(source, **changes), text)
+
     def set(self, name, value, source="widget"):
         "Change a hyper-parameter from the next event on"
-        return self.call(lambda trainer: trainer.set(source, **{name: value}))
+        return self.change({name: value}, source)
 
     def switch(self, collecting=None, learning=None):
         "Turn collecting or learning on or off"
-        return self.call(lambda trainer: flip(trainer, collecting, learning))
+        lines = flip_lines(collecting, learning)
+        return self.record(lambda trainer: flip(trainer, collecting, learning), *lines)
+
+    def learn(self, n=1, who=None):
+        "n more updates from what is stored, and on to the last of them; `who`: of several learners"
+        goal = Goal(lambda event: not learner_of(self.trainer, who).todo)
+        return self.follow(lambda: owe_for(self, goal, n, who), goal)
 
     def speed(self, pace=None):
         "At most `pace` events a second; None: as fast as it goes"
         check_pace(pace)
         return self.ask(lambda: keep_pace(self, pace))
 
-    def replace(self, make):
-        "Go on with `make(trainer)` instead, at rest"
-        return self.ask(lambda: exchange(self, make))
+    def replace(self, make, *lines):
+        "Go on with `make(trainer)` instead, at rest; lines of code that lead there, if there are any"
+        return self.ask(lambda: exchange(self, make, [*lines] or None))
 
     def save(self, path):
         "Write the run to one file"
-        return self.call(lambda trainer: trainer.save(path))
+        return self.look(lambda trainer: trainer.save(path))
 
     def load(self, path):
         "Go on with a saved run"
-        return self.replace(lambda old: load_like(old, path))
+        return self.replace(lambda old: load_like(old, path), load_text(self.trainer, path))
 
     def reset(self):
         "Start again: same settings, same seed"

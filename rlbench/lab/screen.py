@@ -150,7 +150,10 @@ class Screen(Board):
         if perf_counter() - self.told_at >= .1: self.tell(owner, True)
 
     def rest(self, owner):
-        for card in self.shown(): self.draw(card, owner, False)
+        for card in sorted(self.shown(), key=lambda card: card.drawn_at):
+            if owner.mail:
+                return       # somebody asks for something: that comes first
+            self.draw(card, owner, False)
         self.tell(owner, False)
         self.unkept = True
 

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from ..core.batch import each
-from ..envs.tabular import model_of, solve
+from ..envs.tabular import action_values, evaluate_policy, model_of, solve
 from .components import StateGrid, styled
 from .drawing import BLUE, ORANGE, colour, short, span_of
 from .figures import Picture, cover
@@ -61,32 +61,45 @@ def countable(spec):
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #71c0b0c5
 class Solution(NamedTuple):
-    "Optimal values of a small world"
+    "True values of a small world"
     V: np.ndarray   # (S,), or None
     Q: np.ndarray   # (S, A), or None
     why: str = ""   # there is none
+    policy: np.ndarray = None   # (S, A) whose values they are; None: the best one's
+
+    @property
+    def word(self):
+        return "optimal" if self.policy is None else "true for its policy"
+
+    @property
+    def best(self):
+        "(S, A) bool: what the policy likes best"
+        return best_marks(self.Q if self.policy is None else self.policy)
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #b7c2f530
 class Truth:
-    "Solutions of a model, for one gamma at a time"
+    "Solutions of a model, for one gamma and one policy at a time"
 
     def __init__(self, model): # or None
         self.model = model
         self.gamma = None
         self.solution = Solution(None, None, "its exact model is not known")
 
-    def at(self, gamma):
-        "The solution for this gamma"
-        if self.model is not None and gamma != self.gamma:
+    def at(self, gamma, policy=None):
+        "The solution for this gamma, of the best policy or of one that is given, (S, A)"
+        known = gamma == self.gamma and np.array_equal(policy, self.solution.policy)
+        if self.model is not None and not known:
             self.gamma = gamma
-            self.solution = self.solve(gamma)
+            self.solution = self.solve(gamma, policy)
         return self.solution
 
-    def solve(self, gamma):
+    def solve(self, gamma, policy):
         try:
-            return Solution(*solve(self.model, gamma))
+            if policy is None: return Solution(*solve(self.model, gamma))
+            V = evaluate_policy(self.model, policy, gamma)
+            return Solution(V, action_values(self.model, V, gamma), "", policy)
         except ValueError as problem:
-            return Solution(None, None, str(problem))
+            return Solution(None, None, str(problem), policy)
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #07623a4a
 @dataclass(frozen=True)
@@ -99,17 +112,23 @@ class Judgement:
     limits: tuple    # lowest and highest value, learned or true, of states that are open
     truth: Solution
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #9f5362d8
+def worth(q, policy):
+    "(S,) values of states with action values (S, A) under a policy (S, A), or under the best one"
+    return q.max(1) if policy is None else (policy * q).sum(1)
+
 # %% ../../nbs/8_lab/821_value_views.ipynb #315a1ef6
 def judged_states(trainer, who, layout, truth):
     "The Judgement of this moment"
     actor = trainer.actors[who]
     states = np.arange(layout.states)
     learned = answers(actor, "values", states)
+    policy = answers(actor, "given", states)
     q = learned if learned.ndim == 2 else None
-    V = learned if q is None else q.max(1)
+    V = learned if q is None else worth(q, policy)
     likes = answers(actor, "probs", states) if q is None else q
     best = None if likes is None else best_marks(likes)
-    exact = truth.at(actor.algo.gamma)
+    exact = truth.at(actor.algo.gamma, policy)
     shown = [layout.without_closed(values) for values in (V, exact.V) if values is not None]
     return Judgement(V, q, best, int(trainer.obs[who][0]), span_of(np.concatenate(shown)), exact)
 
@@ -126,14 +145,14 @@ def state_text(layout, judged, state):
     known = " · ".join(f"{name} {short(float(value))}" for name, value in known)
     if truth.V is None: return f"{place}: {known}; no truth: {truth.why}"
     error = float(judged.V[state] - truth.V[state])
-    return f"{place}: {known}; optimal {short(float(truth.V[state]))}, error {short(error)}"
+    return f"{place}: {known}; {truth.word} {short(float(truth.V[state]))}, error {short(error)}"
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #8bb9fbf8
 def both_grids(layout, judged, theme):
     "Learned and true values side by side, as a PIL image"
     sides = [(judged.V, judged.best)]
     if judged.truth.V is not None:
-        sides.append((judged.truth.V, best_marks(judged.truth.Q)))
+        sides.append((judged.truth.V, judged.truth.best))
     sheet = Image.new("RGB", (400 * len(sides), 236))
     for i, (values, best) in enumerate(sides):
         sheet.paste(grid_image(layout, values, best, judged.at, judged.limits, theme=theme), (400 * i, 0))
@@ -157,11 +176,11 @@ class GridValues(View):
     "Learned values of every state, and the exact truth beside them"
     name = "values"
     title = "Values of the states"
-    help = ("left: what is learned; right: the exact solution for the present γ, or the error (learned minus optimal). "
+    help = ("left: what is learned; right: the exact solution for the present γ, or the error (learned minus true). "
             "Click a state for its numbers; the orange frame is the agent")
     wide = True
     left = dict(value="learned value", q="learned Q of each action")
-    right = dict(truth="optimal value", error="error of the value", q="optimal Q of each action")
+    right = dict(truth="true value", error="error of the value", q="true Q of each action")
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
@@ -204,7 +223,7 @@ class GridValues(View):
         "Arguments for the right grid, as its menu says"
         if self.menus[1].value == "error": return error_frame(self.layout, now)
         q = now.truth.Q if self.menus[1].value == "q" else None
-        return dict(values=now.truth.V, q=q, best=best_marks(now.truth.Q), at=now.at, limits=now.limits)
+        return dict(values=now.truth.V, q=q, best=now.truth.best, at=now.at, limits=now.limits)
 
     def tile(self):
         return self.judged and both_grids(self.layout, self.judged, self.theme)

@@ -193,12 +193,35 @@ class ActionBars(View):
             self.said = f"greedy action: {names[int(values.argmax())]}"
         self.show(sheet.image, moving)
 
+# %% ../../nbs/8_lab/82_views.ipynb #2c2520cd
+def last_episodes(trainer, who):
+    "[(steps, return)] of the last episodes, the oldest first"
+    episodes = trainer.env.episodes[who]
+    since = episodes.length.copy()          # steps of every environment since its episode ended
+    at = trainer.steps
+    found = []
+    for one in reversed(episodes.finished): # none ended after the one that is after it
+        at = min(at, trainer.steps - int(since[one.env]) * trainer.env.num_envs)
+        found.append((at, one.ret))
+        since[one.env] += one.length
+    return found[::-1]
+
 # %% ../../nbs/8_lab/82_views.ipynb #4b8f2d10
 def earlier_returns(trainer, who):
-    "(steps, mean return, mean return) of every row of metrics so far, in which an episode had ended"
+    "(steps, return, mean return) of what is known of the past: rows of metrics, then the last episodes"
     column = "mean_return" if len(trainer.actors) == 1 else f"{who}/mean_return"
-    rows = [(row["steps"], row[column]) for row in trainer.metrics.rows]
-    return [(steps, mean, mean) for steps, mean in rows if np.isfinite(mean)]
+    rows = [(row["steps"], row[column]) for row in trainer.metrics.rows if np.isfinite(row[column])]
+    episodes = trainer.env.episodes[who]
+    last = last_episodes(trainer, who)
+    if not last: return [(steps, mean, mean) for steps, mean in rows]
+
+    steps, returns = np.array(last).T
+    if episodes.total == len(last):
+        means = returns.cumsum() / np.arange(1, len(last) + 1)
+    else:
+        means = np.interp(steps, *np.array([*rows, (trainer.steps, episodes.mean_return)]).T)
+    before = [(at, mean, mean) for at, mean in rows if at < steps[0]]
+    return [*before, *zip(steps.tolist(), returns.tolist(), means.tolist())]
 
 # %% ../../nbs/8_lab/82_views.ipynb #d30b1e75
 def usual_span(returns):

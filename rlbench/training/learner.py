@@ -173,6 +173,11 @@ class Paced:
         "True while there is experience that was not processed, and enough of it"
         return self.due <= 0
 
+    @property
+    def replays(self):
+        "True while it can go on learning from what is stored, with no new steps"
+        return self.algo.replays and self.algo.due(self.memory, self.own, self.memory.sizes) <= 0
+
     def add(self, row, valid):
         "Remember one transition of every environment that made one"
         self.steps += self.memory.add(row, valid)
@@ -327,6 +332,8 @@ class Learner(LearnerState):
     def owe(self, n):
         "Put n more minibatches on the to-do list, made from what is stored"
         wanted = len(self.todo) + whole_number("owe: n", n, low=1)
+        if not (len(self.memory) or self.settings.exact):
+            raise ValueError(f"owe: {self.settings.name} has nothing stored yet to learn from; take some steps first")
         fresh = self.fresh.copy()
         while len(self.todo) < wanted:
             more = self.judged()

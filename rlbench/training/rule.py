@@ -59,7 +59,7 @@ class Event:
         if self.kind == "process":
             return f"{len(self.data):,} rows processed into targets"
         if self.kind == "learn":
-            return f"one gradient step{'' if self.left else ', the last of the iteration'}"
+            return f"one update{'' if self.left else ', the last of the iteration'}"
         done = ""
         if self.ended:
             first = self.ended[0]
@@ -100,6 +100,12 @@ class RunState:
     def owed(self):
         "True while something remains to be learned from what was collected"
         return self.learning and any(learner.todo or learner.ready for learner in self.learners.values())
+
+    @property
+    def repeaters(self):
+        "Who could learn from what is stored again, now that no new steps come and nothing is owed: learners"
+        if self.collecting or self.owed or not self.learning: return []
+        return [learner for learner in self.learners.values() if learner.replays]
 
     @property
     def settled(self):

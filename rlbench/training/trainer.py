@@ -75,9 +75,17 @@ class Stepwise(Undivided):
         while n > 0:
             self.check_possible(what)
             event = self.whole_event()
-            if event is None: break
-            n -= bool(what(event) if callable(what) else what == "event" or what in event.marks)
+            if event is None and not self.learn_again(what): break
+            if event:
+                n -= bool(what(event) if callable(what) else what == "event" or what in event.marks)
         return event
+
+    def learn_again(self, what):
+        "Where no new steps come: let those learn again who can, if that is waited for -> is there anybody?"
+        again = self.repeaters if what in ("event", "update", "iteration") else []
+        for learner in again:
+            learner.due = 0
+        return bool(again)
 
     def check_possible(self, what):
         "Refuse to wait for learning where there will be none"
@@ -101,8 +109,8 @@ class Stepwise(Undivided):
             while not (goal.arrived and (unit == "updates" or not self.owed)) and not stop():
                 if unit == "updates" and self.settled: break
                 event = self.advance()
-                if event is None: break
-                goal.show(event)
+                if event: goal.show(event)
+                elif not self.learn_again(unit.removesuffix("s")): break
                 interrupt.check()
         return self
 
@@ -144,9 +152,9 @@ class Asked(Stepwise):
         if self.learning:
             for learner in self.learners.values():
                 if learner.todo:
-                    return f"gradient step {learner.updates + 1:,} ({len(learner.todo)} owed)"
+                    return f"update {learner.updates + 1:,} ({len(learner.todo)} owed)"
                 if learner.ready:
-                    return "experience becomes targets and a to-do list"
+                    return "targets and a to-do list are made"
         if not self.collecting:
             return "nothing: collecting " + ("is switched off" if self.learning else "and learning are switched off")
         if not self.learning:
@@ -156,7 +164,8 @@ class Asked(Stepwise):
         rounds = min(learner.due for learner in self.learners.values())
         if rounds == 1:
             return "environment step; then an update, or further steps"
-        return f"environment step; update after {rounds * self.env.num_envs:,} more steps"
+        shift = "" if self.env.steady else ", give or take a few as episodes end"
+        return f"environment step; update after {rounds * self.env.num_envs:,} more steps{shift}"
 
     def state(self):
         "The whole run as a tree of arrays and plain values"

@@ -347,3 +347,48 @@ def test_the_showcase_notebook(lab):
     lab.open_notebook(ROOT / "nbs" / "workbench.ipynb")
     lab.run_all()
     shot(lab.page, "showcase-light")
+
+
+WATCH = """() => { window.told = [];
+  const status = document.querySelector('.rl-status');
+  const note = () => window.told.push([performance.now(), status.innerText.split('.')[0]]);
+  new MutationObserver(note).observe(status, {subtree: true, childList: true, characterData: true});
+  const play = document.querySelector('.rl-play');
+  play.addEventListener('click', () => { window.clicked = performance.now(); }, true); }"""
+
+
+def test_a_click_on_play_is_answered_before_the_work(lab):
+    page = start(lab, CARTPOLE)
+    page.evaluate(WATCH)
+    page.locator(".rl-play").click()
+    page.wait_for_function("() => window.told.some(([at, words]) => words === 'Playing')")
+    took = page.evaluate("() => window.told.find(([at, words]) => words === 'Playing')[0] - window.clicked")
+    assert took < 1000
+    page.locator(".rl-pause").click()
+    paused(page)
+
+
+def test_a_restarted_kernel_shows_as_dead(lab):
+    page = start(lab, CARTPOLE)
+    assert page.locator(".rl-dead").count() == 0
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    page.locator(".rl-dead", has_text="Run the cell again").wait_for()
+
+
+def test_refusals_stand_on_the_page_and_a_file_brings_its_curve(lab, tmp_path):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-step-episode").click()
+    paused(page)
+    page.locator(".rl-path input").fill(str(tmp_path / "run.rlb"))
+    page.locator(".rl-save").click()
+    page.locator(".rl-file-said", has_text="saved").wait_for()
+    page.locator(".rl-learning input").uncheck()
+    page.locator(".rl-step-update").click()
+    page.locator(".rl-error", has_text="no update will come while learning is switched off").wait_for()
+    page.locator(".rl-keys").press("u")                   # the key of that name
+    page.locator(".rl-error", has_text="no update will come while learning is switched off").wait_for()
+    page.locator(".rl-load").click()
+    page.locator(".rl-file-said", has_text="loaded").wait_for()
+    page.locator(".rl-view-curve", has_text="last episode").wait_for()
+    assert page.locator(".rl-file-said").inner_text().startswith("loaded")
+    assert not page.locator(".rl-error").is_visible()

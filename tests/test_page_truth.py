@@ -1,0 +1,387 @@
+"What the page says and does is true: every order is answered, refused in words, or done, and the snippet repeats it"
+import re
+
+import numpy as np
+import pytest
+
+from rlbench.core.state import same
+from rlbench.envs.games import Pennies
+from rlbench.envs.tabular import evaluate_policy, model_of
+from rlbench.lab.components import as_page, press
+from rlbench.lab.value_views import Truth, judged_states, layout_of
+from rlbench.training.trainer import Trainer
+from tests.cases import CASES
+from tests.test_player import SMALL
+from tests.test_workbench import bench, part, view     # noqa: F401
+
+REPLAY = dict(seed=0, learning_starts=20, batch_size=8)
+LAKE = dict(seed=0, env_settings=dict(is_slippery=False))
+
+
+def complaint(wb):
+    return wb.page.complaint.widget.value
+
+
+def status(wb):
+    return wb.page.status.widget.value
+
+
+# learning from what is stored
+
+@pytest.mark.parametrize("algo, env", [("dqn", "CartPole-v1"), ("sac", "Pendulum-v1")])
+def test_who_keeps_a_memory_goes_on_learning_with_collecting_off(bench, algo, env):     # noqa: F811
+    wb = bench(env, algo, **REPLAY)
+    wb.step("step", 30).step("iteration").switch(collecting=False)
+    before = wb.trainer.updates, wb.trainer.steps
+    assert "from what is stored" in status(wb)
+    wb.step("update", 25)
+    assert (wb.trainer.updates, wb.trainer.steps) == (before[0] + 25, before[1])
+    wb.play().player.tick(.05)
+    assert wb.player.state == "playing" and wb.trainer.updates > before[0] + 25
+    wb.pause().switch(collecting=True).step("step")
+    assert wb.trainer.steps == before[1] + 1
+
+
+def test_two_who_keep_a_memory_take_turns(bench):                                       # noqa: F811
+    wb = bench(Pennies, dict(even="dqn", odd="dqn"), **REPLAY)
+    wb.step("step", 30).switch(collecting=False)
+    before = [learner.updates for learner in wb.trainer.learners.values()]
+    wb.step("update", 20)
+    after = [learner.updates for learner in wb.trainer.learners.values()]
+    assert sum(after) == sum(before) + 20 and abs(after[0] - after[1]) <= 1
+
+
+def test_who_learns_once_from_its_steps_says_that_nothing_is_left(bench):               # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.step("iteration").switch(collecting=False)
+    with pytest.raises(ValueError, match="nothing is owed"):
+        wb.step("update")
+    wb.play().wait(5)
+    assert wb.player.state == "done" and "collecting is switched off" in status(wb)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_more_updates_are_made_or_refused_in_words(bench, case):                        # noqa: F811
+    wb = bench(case.trainer(), views=["curve"])
+    learn = part(wb, "learn")
+    as_page(part(wb, "learn-n"), value=3)
+    learn.click()
+    refused = complaint(wb)
+    assert bool(refused) != bool(wb.trainer.updates)
+    assert "object" not in refused and "Traceback" not in refused
+    wb.trainer.until("update")
+    wb.trainer.until(lambda event: not wb.trainer.learner.todo)
+    before = wb.trainer.updates, wb.trainer.steps
+    learn.click()
+    assert not complaint(wb)
+    assert wb.trainer.updates > before[0] and wb.trainer.steps == before[1] and not wb.trainer.learner.todo
+    as_page(part(wb, "learning"), value=False)
+    learn.click()
+    assert "no update will come while learning is switched off" in complaint(wb)
+
+
+def test_more_updates_while_playing_do_not_stop_it(bench):                              # noqa: F811
+    wb = bench(algo="dqn", **REPLAY)
+    wb.step("step", 30).play()
+    part(wb, "learn").click()
+    assert wb.player.state == "playing" and len(wb.trainer.learner.todo) == 10
+
+
+# the snippet
+
+def repeated(wb):
+    "The trainer that the snippet makes"
+    scope = {}
+    exec(wb.snippet(), scope)
+    return scope["trainer"]
+
+
+def told(trainer):
+    "Everything but the sources of settings"
+    return {name: part for name, part in trainer.state().items() if name != "config"} | dict(
+        values={name: str(value) for name, value in trainer.config.values.items()})
+
+
+def by_buttons(wb):
+    as_page(part(wb, "hp-gamma"), value="0.5")
+    part(wb, "step-step").click()
+    as_page(part(wb, "learning"), value=False)
+    for _ in range(21): part(wb, "step-event").click()
+    as_page(part(wb, "learning"), value=True)
+    part(wb, "step-update").click()
+    part(wb, "learn").click()
+
+
+def by_hand(wb):
+    wb.step("step", 7).set(lr=.01).step("event", 30).switch(collecting=False)
+    wb.learn(4).switch(collecting=True).step("step", 25).edit(2, rew=10.).step("update", 3)
+
+
+def half_an_iteration(wb):
+    wb.step("update", 3)
+
+
+def after_a_reset(wb):
+    wb.step("step", 9).set(gamma=.9).reset().step("step", 40).step("update").set(lr=.02)
+
+
+def without_steps(wb):
+    wb.step("step", 40).switch(collecting=False)
+    if wb.trainer.learner.algo.replays: wb.step("update", 9)
+    wb.switch(learning=False, collecting=True).step("step", 3)
+
+
+ORDERS = [by_buttons, by_hand, half_an_iteration, after_a_reset, without_steps]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("algo, settings", [("ppo", SMALL), ("dqn", REPLAY | dict(num_envs=2, train_freq=3))])
+def test_the_snippet_repeats_what_was_done(bench, algo, settings, order):              # noqa: F811
+    wb = bench(algo=algo, views=["curve"], **settings)
+    order(wb)
+    assert "#" not in wb.snippet()
+    assert same(told(repeated(wb)), told(wb.trainer)), wb.snippet()
+    wb.step("event", 9)                              # and what comes after
+    assert same(told(repeated(wb)), told(wb.trainer))
+
+
+def test_the_snippet_of_a_file_and_of_a_fork(bench, tmp_path):                          # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.step("update", 2).set(lr=.01).save(tmp_path / "run.rlb")
+    other = wb.fork(gamma=.5).step("update", 3)
+    assert same(told(repeated(other)), told(other.trainer)) and "#" not in other.snippet()
+    wb.step("iteration", 2).load(tmp_path / "run.rlb").step("step", 3)
+    assert "rlbench.load(" in wb.snippet() and same(told(repeated(wb)), told(wb.trainer))
+    other.close()
+
+
+def changes_outside(wb):
+    wb.trainer.set(lr=.02)
+
+
+def runs_outside(wb):
+    wb.trainer.until("step", 2)
+
+
+def goes_back(wb):
+    wb.rewind(wb.step("step", 3).snapshot())
+
+
+def is_called(wb):
+    wb.call(lambda trainer: trainer.learner.nets)
+
+
+def acts(wb):
+    wb.act(1)
+
+
+WORDS = [
+    (changes_outside, "settings changed past the workbench"),
+    (runs_outside, "the place changed past the workbench"),
+    (goes_back, "was not recorded"),
+    (is_called, "<lambda> was called on the trainer"),
+    (acts, "a hand chose action 1")]
+
+
+@pytest.mark.parametrize("order, words", WORDS)
+def test_what_the_snippet_cannot_repeat_it_says(bench, order, words):                   # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 25)
+    order(wb)
+    assert words in wb.snippet()
+    wb.step("step", 2)
+    assert words in wb.snippet()
+    compile(wb.snippet(), "snippet", "exec")
+
+
+def test_a_refused_change_leaves_no_line(bench):                                        # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    with pytest.raises(ValueError):
+        wb.set(gamma=7)
+    as_page(part(wb, "hp-gamma"), value="7")
+    assert "set(" not in wb.snippet()
+
+
+# values are compared with those of the policy that they are about
+
+@pytest.mark.parametrize("algo, more", [
+    ("td", dict(lr=.02)), ("td_lambda", dict(lr=.02, td_lambda=.5)), ("linear_td", dict(lr=.02)),
+    ("monte_carlo", dict(improve=False, epsilon=0.)), ("policy_iteration", dict(improve=False))])
+def test_a_given_policy_is_compared_with_its_own_value(algo, more):
+    trainer = Trainer("FrozenLake-v1", algo, gamma=.99, **LAKE, **more)
+    trainer.run(steps=500)
+    model = model_of(trainer.env.single)
+    layout = layout_of(trainer.env, trainer.env.behaviours["agent"], model)
+    now = judged_states(trainer, "agent", layout, Truth(model))
+    exact = evaluate_policy(model, np.full((16, 4), .25), .99)
+    np.testing.assert_allclose(now.truth.V, exact, atol=1e-9)
+    assert now.truth.word == "true for its policy" and abs(now.V[0] - now.truth.V[0]) < .05
+
+
+def test_who_looks_for_the_best_policy_is_compared_with_the_best():
+    trainer = Trainer("FrozenLake-v1", "qlearning", **LAKE)
+    model = model_of(trainer.env.single)
+    layout = layout_of(trainer.env, trainer.env.behaviours["agent"], model)
+    truth = judged_states(trainer, "agent", layout, Truth(model)).truth
+    assert truth.word == "optimal" and truth.V[0] == pytest.approx(.99**5)
+
+
+def test_without_a_clip_range_and_with_large_steps_ratios_run_away():
+    def highest(**settings):
+        trainer = Trainer("CartPole-v1", "ppo", seed=0)
+        trainer.until("iteration", 2)
+        trainer.set(**settings)
+        found = []
+        for _ in range(3 * 16):
+            trainer.until("update")
+            found.append(float(trainer.learner.last.parts["ratio"].max()))
+        return max(found)
+
+    assert highest(lr=.01) < 5 < 20 < highest(lr=.01, clip_range=5.)
+
+
+# orders are answered at once, and refused in words
+
+def spoken(wb):
+    "What the page says at each event"
+    heard = []
+    wb.trainer.watchers.append(lambda trainer, event: heard.append(status(wb)))
+    return heard
+
+
+@pytest.mark.parametrize("order", ["play", "step-event", "step-iteration", "learn"])
+def test_playing_is_said_before_the_first_event(bench, order):                          # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.step("iteration")
+    heard = spoken(wb)
+    part(wb, order).click()
+    wb.player.tick(.01)
+    assert heard and all(words.count("Playing.") == 1 for words in heard)
+
+
+def test_a_pause_is_said_before_the_pictures(bench):                                    # noqa: F811
+    wb = bench(driver="thread")
+    heard = []
+    draw = view(wb, "curve").draw
+
+    def noted(trainer, moving):
+        if not moving: heard.append(status(wb))
+        draw(trainer, moving)
+
+    wb.play()
+    view(wb, "curve").draw = noted
+    part(wb, "pause").click()
+    wb.wait(20)
+    assert "Paused." in heard[0]
+
+
+def test_a_letter_comes_before_the_pictures_that_are_left(bench):                       # noqa: F811
+    wb = bench()
+    drawn = []
+
+    def interrupting(card, draw):
+        def noted(trainer, moving):
+            drawn.append(card.view.name)
+            if len(drawn) == 1: wb.player.step("event")
+            draw(trainer, moving)
+        return noted
+
+    for card in wb.page.cards:
+        card.view.draw = interrupting(card, card.view.draw)
+    before = wb.player.count
+    wb.step("event")
+    assert wb.player.count == before + 2
+    assert len(drawn) == 1 + len(wb.page.cards)       # one, then the event, then all
+
+
+def test_a_reset_is_heard_before_it_is_done(bench):                                     # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.step("iteration")
+    said = []
+    wb.page.status.widget.observe(lambda change: said.append(change["new"]), "value")
+    part(wb, "reset").click()
+    assert "One moment" in said[0] and "Ready" in said[-1]
+
+
+def test_impossible_steps_are_refused_on_the_page_by_button_and_key(bench):             # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.switch(learning=False)
+    for order in (part(wb, "step-update").click, lambda: press(wb.page.keys, "update")):
+        order()
+        assert "no update will come while learning is switched off" in complaint(wb)
+        assert wb.player.state == "idle"
+        part(wb, "step-step").click()
+        assert not complaint(wb)
+        wb.reset().switch(learning=False)
+    wb.play()
+    press(wb.page.keys, "iteration")
+    wb.player.tick(.02)
+    assert "no iteration will come" in complaint(wb) and wb.player.state == "playing"
+    press(wb.page.keys, "play")
+    assert not complaint(wb) and wb.player.state == "paused"
+
+
+def test_an_update_of_a_settled_planner_is_refused(bench):                              # noqa: F811
+    wb = bench("FrozenLake-v1", "value_iteration", views=["curve"], seed=0, theta=1e-3)
+    wb.step("update", 10_000)
+    assert wb.trainer.settled and wb.player.state == "done"
+    updates = wb.trainer.updates
+    buttons = part(wb, "step-update"), part(wb, "step-iteration")
+    for order in (buttons[0].click, lambda: press(wb.page.keys, "update"), buttons[1].click):
+        order()
+        assert "nothing more will be learned" in complaint(wb) and wb.trainer.updates == updates
+    part(wb, "step-step").click()
+    assert wb.trainer.steps == 1 and not complaint(wb)
+
+
+def test_a_closed_page_says_so_to_a_key(bench):                                         # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.close()
+    press(wb.page.keys, "step")
+    assert "this player is closed" in complaint(wb)
+
+
+@pytest.mark.parametrize("name", ["event", "step", "update", "episode", "iteration", "reset"])
+def test_a_key_does_what_the_button_of_its_name_does(bench, name):                      # noqa: F811
+    one, two = [bench(views=["curve"], **SMALL) for _ in range(2)]
+    for wb in (one, two): wb.step("step", 40)
+    press(one.page.keys, name)
+    part(two, name if name == "reset" else f"step-{name}").click()
+    assert same(one.trainer.state(), two.trainer.state())
+
+
+def test_every_key_of_the_page_has_its_button(bench):                                   # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    keys = re.search(r"const KEYS = \{(.*?)\}", wb.page.keys._esm).group(1)
+    names = re.findall(r'"(\w+)"', keys)
+    assert {"event", "step", "update", "episode", "iteration", "reset", "play"} == set(names)
+    assert all(f"</kbd> {name}" in wb.page.keys._esm for name in names)
+
+
+def test_a_reset_clears_the_traceback(bench):                                           # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.trainer.watchers.append(lambda trainer, event: 1 / 0)
+    part(wb, "step-step").click()
+    assert "ZeroDivisionError" in complaint(wb) and wb.player.state == "failed"
+    part(wb, "reset").click()
+    assert not complaint(wb) and "rl-is-failed" not in wb.page.status.widget._dom_classes
+
+
+@pytest.mark.parametrize("num_envs", [1, 4])
+def test_load_keeps_its_words_and_shows_the_curve(bench, tmp_path, num_envs):           # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY, num_envs=num_envs)
+    wb.step("step", 120)
+    points = list(view(wb, "curve").points)
+    part(wb, "path").value = str(tmp_path / "run.rlb")
+    part(wb, "save").click()
+    wb.step("step", 60)
+    part(wb, "load").click()
+    again = view(wb, "curve")
+    assert f"loaded {tmp_path}" in part(wb, "file-said").value
+    assert len(again.points) == len(points) and "last episode" in again.text()
+    found, known = np.array(again.points), np.array(points)
+    np.testing.assert_array_equal(found[:, 1], known[:, 1])
+    assert (abs(found[:, 2] - known[:, 2]) < 1).all() and found[-1, 2] == pytest.approx(known[-1, 2])
+    assert (abs(found[:, 0] - known[:, 0]) <= 10 * num_envs).all()
+    wb.step("step", 5)
+    assert "loaded" in part(wb, "file-said").value
