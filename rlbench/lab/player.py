@@ -239,17 +239,20 @@ def keep_pace(player, pace):
     player.pace = pace
     player.pacing.begin()
 
+# %% ../../nbs/8_lab/841_player.ipynb #c8bca721
+def made_aloud(player, make):
+    "`make(trainer)`, said before it is done; if it fails, everything is as it was"
+    state = player.state
+    player.state = "changing"
+    say_so(player)
+    try: return make(player.trainer)
+    finally: player.state = state
+
 # %% ../../nbs/8_lab/841_player.ipynb #c8a1002f
 def exchange(player, make, lines=None):
     "Go on with another trainer, at rest: `make(trainer)` says which, and lines of code lead there"
     before = player.trainer
-    state = player.state
-    player.state = "changing"
-    say_so(player)
-    try: trainer = make(before)
-    except BaseException:
-        player.state = state
-        raise
+    trainer = made_aloud(player, make)
     player.stop("idle")
     player.adopt(trainer)
     player.journal = Journal(trainer, lines)
