@@ -203,3 +203,19 @@ def test_nested_environments_are_put_back_exactly():
     twin.restore(there)
     for act, was in zip(acts, ahead):
         assert same(tuple(twin.step(act)[AGENT]), tuple(was))
+
+
+# ---- environments that are ahead of others
+
+def test_a_rollout_loses_no_row_where_environments_spend_steps_on_beginning_anew():
+    trainer = Trainer("CartPole-v1", "ppo", num_envs=4, n_steps=16, n_epochs=1)
+    assert trainer.env.mode == AutoresetMode.NEXT_STEP
+    memory = trainer.learner.memory
+    learned = []
+    for _, event in zip(range(600), trainer):
+        if event.kind == "process":
+            index = event.data.index.numpy()
+            learned += zip(memory.env_of(index).tolist(), memory.ordinal(index).tolist())
+    held = memory.written - trainer.learner.fresh
+    assert len(set(held)) > 1
+    assert sorted(learned) == [(env, row) for env in range(4) for row in range(held[env])]

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import rlbench.algos.td_diagrams  # noqa: F401  (its answers are asked for here)
-from rlbench.algos.linear import LinearSarsa, LinearTD, LinearValues, OneEach, Tiles, tiles_for
+from rlbench.algos.linear import LinearSarsa, LinearTD, LinearValues, OneEach, Tiles, tiles_for, shift
 from rlbench.algos.questions import backup_diagram
 from rlbench.core.batch import Batch
 from rlbench.core.schedules import Linear
@@ -74,8 +74,8 @@ def test_values_are_sums_and_an_update_moves_one_weight_of_each_tiling():
     algo = LinearSarsa(tiles=4, tilings=8, lr=.4)
     nets = algo.nets(box, None)
     obs = torch.rand(5, 2, generator=torch.Generator().manual_seed(0))
-    delta = torch.ones(5, dtype=torch.float64)
-    algo.correct(nets, Batch(obs=obs, act=torch.ones(5)), None, delta)
+    by = torch.full((5,), algo.lr / nets.q.features.active, dtype=torch.float64)
+    shift(nets.q, Batch(obs=obs, act=torch.ones(5)), by)
     want = torch.zeros(8 * 25).index_add(0, nets.q.features(obs).flatten(), torch.full((40,), .4 / 8))
     assert torch.allclose(nets.q.w[:, 1].float(), want) and not nets.q.w[:, [0, 2]].any()
     assert torch.allclose(nets.q(obs), nets.q.w[nets.q.features(obs)].sum(1))

@@ -140,6 +140,13 @@ def features_for(algo, space):
     if isinstance(space, gym.spaces.Discrete): return OneEach(space)
     return tiles_for(algo.name, space, algo.tiles, algo.tilings, algo.low, algo.high)
 
+# %% ../../nbs/4_algos/417_linear.ipynb #715f9185
+def shift(table, rows, by): # LinearValues, Batch of obs and act, (B,)
+    "Move the weights of each row's features: w[x, a] += by"
+    x = table.features(rows.obs)                          # (B, m) numbers of the features that are 1
+    a = rows.act.long()[:, None].expand_as(x)
+    table.w.index_put_((x, a), by[:, None].expand_as(x), accumulate=True)
+
 # %% ../../nbs/4_algos/417_linear.ipynb #4170a012
 @register("linear_sarsa")
 @dataclass(frozen=True)
@@ -162,18 +169,10 @@ class LinearSarsa(LinearSettings):
         learning, _ = self.sides(nets, coin)
         before = of_action(learning(batch.obs), batch.act)
         delta = self.delta(nets, batch)
-        self.correct(nets, batch, coin, delta)
-        return Batch(q=before, target=before + delta, delta=delta)
-
-    def correct(self, nets, batch, coin, delta):
-        "Move the weights of the rows' features by their errors (B,)"
         alpha = self.lr / nets.q.features.active
         for table, rows in learning_tables(nets, coin):
-            w = table.w
-            x = table.features(batch.obs[rows])           # (B, m) numbers of the features that are 1
-            a = batch.act[rows].long()[:, None].expand_as(x)
-            step = alpha * delta[rows][:, None].expand_as(x)
-            w.index_put_((x, a), step, accumulate=True)   # w[x, a] += alpha * delta
+            shift(table, batch[rows], alpha * delta[rows])
+        return Batch(q=before, target=before + delta, delta=delta)
 
 # %% ../../nbs/4_algos/417_linear.ipynb #4170a014
 def td_direction(delta,    # (B, 1) TD errors

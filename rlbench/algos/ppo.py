@@ -9,6 +9,7 @@ __all__ = ['clipped_surrogate', 'normalised', 'normaliser', 'PPOSettings', 'ppo_
 from dataclasses import dataclass
 
 import gymnasium as gym
+import numpy as np
 import torch
 from torch import nn
 
@@ -106,18 +107,20 @@ class PPO(PPOSettings):
         return act, dict(logp=logp), carry
 
     def due(self, memory, own, fresh):
-        return self.n_steps - fresh.min()
+        return self.n_steps - fresh.max()
 
     def draw(self, memory, own, fresh, rng):
-        return Batch(index=memory.newest(self.n_steps))
+        ages = np.arange(self.n_steps)[::-1, None]
+        valid = ages < (fresh if fresh.any() else memory.sizes)               # (T, N)
+        return Batch(index=memory.aged(ages, memory.everyone).ravel(), valid=valid.ravel())
 
     def targets(self, nets, rows, noise):
         val = self.values(nets, rows.obs)
         columns = rows.rew, val, self.values(nets, rows.next_obs), rows.term, rows.trunc
         in_time = [column.view(self.n_steps, -1) for column in columns]       # (T, N)
         adv = gae(*in_time, self.gamma, self.gae_lambda).flatten()
-        todo = minibatches(len(adv), self.batch_size, self.n_epochs, noise.rng)
-        return Batch(rows, val=val, adv=adv, ret=adv + val), todo
+        data = Batch(rows, val=val, adv=adv, ret=adv + val)[rows.valid]
+        return data, minibatches(len(data), self.batch_size, self.n_epochs, noise.rng)
 
     def losses(self, nets, batch):
         yield "all", *ppo_loss(self, nets.policy(batch.obs), self.values(nets, batch.obs), batch)

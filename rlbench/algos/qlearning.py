@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from .algorithm import Algorithm, register
-from .one_step import GreedyTable, corrections, transitions
+from .one_step import GreedyTable, RowByRow, corrections, transitions
 from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..policies.exploration import Exploring
@@ -35,16 +35,12 @@ class QSettings(Exploring, Algorithm):
 # %% ../../nbs/4_algos/420_qlearning.ipynb #f9c8def5
 @register("qlearning")
 @dataclass(frozen=True)
-class QLearning(GreedyTable, QSettings):
+class QLearning(RowByRow, GreedyTable, QSettings):
     "Tabular Q-learning (Watkins, 1989)"
-    in_numbers = True
 
     def nets(self, spec, rng):
         _, actions = check_finite("qlearning", spec)
         return nn.ModuleDict(dict(q=Table(spec.observation_space, actions, self.initial)))
-
-    def targets(self, nets, rows, noise):
-        return rows, [None]                               # `update` takes them one after another
 
     def update(self, nets, batch):
         q = nets.q.values.numpy()                         # the same memory

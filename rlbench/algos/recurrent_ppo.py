@@ -87,6 +87,9 @@ class RecurrentPPO(PPO):
         act, logp = pi.act(noise)
         return act, dict(logp=logp, carry=carry), after
 
+    def due(self, memory, own, fresh):
+        return self.n_steps - fresh.min()                 # a stretch has the same steps in all environments
+
     def draw(self, memory, own, fresh, rng):
         index = memory.newest(self.n_steps)
         return Batch(index=index, first=memory.begins(index))

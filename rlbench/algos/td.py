@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from .algorithm import Algorithm, register
-from .one_step import corrections, turns
+from .one_step import RowByRow, corrections, turns
 from ..buffers.returns import scan
 from ..buffers.ring import Ring
 from ..core.batch import Batch, as_numpy, each
@@ -77,7 +77,7 @@ def on_their_own(batch):
 
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0032
 def and_after(memory, age, env, n):
-    "What is drawn for rows of these ages (B,): them and the n rows after each (B, n + 1), and where they come from (B,)"
+    "What is drawn for rows of these ages (B,): them and the n rows after each (B, n + 1), and where they are from (B,)"
     ages = age[:, None] - np.arange(n + 1)
     index = memory.aged(ages, env[:, None])
     valid = ages >= 0
@@ -354,12 +354,11 @@ class StepByStep(ActionValues):
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0020
 @register("sarsa")
 @dataclass(frozen=True)
-class Sarsa(NStepSettings, StepByStep):
+class Sarsa(RowByRow, NStepSettings, StepByStep):
     "Action values from differences: SARSA, expected SARSA, Q-learning; n-step, tree backup, double"
-    in_numbers = True
 
     def targets(self, nets, rows, noise):
-        return with_later(rows), [None]               # `update` takes them one after another
+        return super().targets(nets, with_later(rows), noise)
 
     def update(self, nets, batch):
         tables = [table.values.numpy() for table in nets.values()]
