@@ -1,5 +1,4 @@
 "~ is the home folder, wherever a path comes from a person"
-import gymnasium as gym
 import pytest
 
 import rlbench

@@ -12,7 +12,7 @@ from .bandits import Bandit
 from .monte_carlo import MonteCarlo
 from .one_step import GreedyTable
 from .planning import ActingPlan
-from .questions import Node, backup_diagram, called, did, fan
+from .questions import Node, backup_diagram, called, did, fan, paid, walked
 
 # %% ../../nbs/4_algos/490_diagrams.ipynb #97f9c007
 @backup_diagram.register
@@ -21,7 +21,7 @@ def of_greedy_table(algo: GreedyTable, nets, batch):
     row = batch[0]
     value = nets.q.of(row.obs, row.act)
     if row.term: return did(row, value, Node("end"))
-    return did(row, value, Node(called(row.next_obs), edges=fan(nets.q(row.next_obs))))
+    return did(row, value, Node(called(row.next_obs), edges=fan(nets.q(row.next_obs), maximum=True)))
 
 # %% ../../nbs/4_algos/490_diagrams.ipynb #97f9c00c
 @backup_diagram.register
@@ -62,7 +62,7 @@ def of_monte_carlo(algo: MonteCarlo, nets, batch):
     left = int(row.left)
     node = Node("end") if end.term else Node(called(end.next_obs), float(end.next_val))
     if left > 1:
-        node = Node(f"… {left - 1} more", edges=((f"r {float(end.rew):.4g}", node),))
-    if left: node = did(row.then, None, node)
+        node = Node(f"… {left - 1} more", edges=((paid(end), node),))
+    if left: node = walked(row.then, node)
     weight = "" if row.ratio == 1 else f", ρ {float(row.ratio):.3g}"
-    return did(row, nets.q.of(row.obs, row.act), node, f"G {float(row.ret):.4g}{weight}")
+    return did(row, nets.q.of(row.obs, row.act), node, f", G {float(row.ret):.4g}{weight}")
