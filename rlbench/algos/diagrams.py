@@ -11,7 +11,7 @@ import torch
 from .bandits import Bandit
 from .monte_carlo import MonteCarlo
 from .one_step import GreedyTable
-from .planning import ActingPlan
+from .planning import ActingPlan, ValueIteration
 from .questions import Node, backup_diagram, called, did, fan, paid, walked
 
 # %% ../../nbs/4_algos/490_diagrams.ipynb #97f9c007
@@ -38,6 +38,12 @@ def outcomes(chances, # (S,) of the next state
     likely = chances.topk(min(most, len(chances))).indices.tolist()
     return tuple((f"{chances[s]:.3g}", Node(f"s {s}", float(val[s]))) for s in likely if chances[s] > 0)
 
+# %% ../../nbs/4_algos/490_diagrams.ipynb #9d18f572
+def label_of(algo, chance, best):
+    "What a plan does with an action: value iteration takes the maximum, others weigh it by their policy"
+    if not isinstance(algo, ValueIteration): return f"π {chance:.2g}"
+    return "max" if best else ""
+
 # %% ../../nbs/4_algos/490_diagrams.ipynb #97f9c011
 @backup_diagram.register
 def of_plan(algo: ActingPlan, nets, batch):
@@ -50,7 +56,7 @@ def of_plan(algo: ActingPlan, nets, batch):
     edges = []
     for act in range(len(q)):
         below = outcomes(nets.world.P[state, act], val, most=4) if act == best else ()
-        edges.append((f"π {pi[act]:.2g}", Node(f"a {act}", float(q[act]), "action", below)))
+        edges.append((label_of(algo, pi[act], q[act] == q[best]), Node(f"a {act}", float(q[act]), "action", below)))
     return Node(f"s {state}", float(val[state]), edges=tuple(edges))
 
 # %% ../../nbs/4_algos/490_diagrams.ipynb #97f9c017
