@@ -207,8 +207,34 @@ def test_a_backup_diagram_shows_the_numbers_of_the_last_update():
     shown.draw(trainer, moving=False)
     parts = trainer.learner.last.parts
     numbers = [f"{name} {short(float(parts[name][0]))}" for name in ("q", "target", "delta")]
-    assert shown.text() == f"s 36: {', '.join(numbers)}" and numbers[0] == "q 0.00"
+    name = trainer.env.single.unwrapped.actions[int(trainer.learner.last.batch.act[0])]
+    now = trainer.learner.nets.q.values[36].tolist()[int(trainer.learner.last.batch.act[0])]
+    assert shown.text() == f"s 36, {name}: {', '.join(numbers)}, now {short(now)}" and numbers[0] == "q 0.00"
     assert len(Image.open(io.BytesIO(shown.image.value)).convert("RGB").getcolors(100_000)) > 3
+
+
+@pytest.mark.parametrize("name", ["sarsa", "qlearning", "tree_backup", "dyna", "monte_carlo"])
+def test_where_values_of_actions_are_learned_an_action_is_the_root(name):
+    trainer = Trainer("rlbench/CliffWalk-v0", name, seed=0)
+    trainer.until("iteration")
+    learner = trainer.learner
+    tree = backup_diagram(learner.algo, learner.nets, learner.last.batch)
+    assert tree.kind == "action" and tree.text.startswith("s ") and tree.value is not None
+    assert ("max: a " in str(tree)) == (name in ("qlearning", "dyna"))
+
+
+def test_actions_have_their_names_in_every_table():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0).run(steps=9)
+    names = trainer.env.single.unwrapped.actions
+    for view in (BufferView(trainer, "agent"), TargetsView(trainer, "agent")):
+        view.draw(trainer, moving=False)
+        at = view.table.columns.index("act")
+        for row in view.table.rows:
+            act, name = row[at].split()
+            assert names[int(act)] == name.strip("()")
+    bars = ActionBars(trainer, "agent")
+    bars.draw(trainer, moving=False)
+    assert bars.text().removeprefix("greedy action: ") in names
 
 
 class Later(GridWorld):

@@ -11,8 +11,8 @@ import torch
 from .bandits import Bandit
 from .monte_carlo import MonteCarlo
 from .one_step import GreedyTable
-from .planning import ActingPlan
-from .questions import Node, backup_diagram, called, did, fan
+from .planning import ActingPlan, ValueIteration
+from .questions import Node, backup_diagram, called, did, fan, paid, walked
 
 # %% ../../nbs/4_algos/490_diagrams.ipynb #97f9c007
 @backup_diagram.register
@@ -21,7 +21,7 @@ def of_greedy_table(algo: GreedyTable, nets, batch):
     row = batch[0]
     value = nets.q.of(row.obs, row.act)
     if row.term: return did(row, value, Node("end"))
-    return did(row, value, Node(called(row.next_obs), edges=fan(nets.q(row.next_obs))))
+    return did(row, value, Node(called(row.next_obs), edges=fan(nets.q(row.next_obs), maximum=True)))
 
 # %% ../../nbs/4_algos/490_diagrams.ipynb #97f9c00c
 @backup_diagram.register
@@ -38,6 +38,12 @@ def outcomes(chances, # (S,) of the next state
     likely = chances.topk(min(most, len(chances))).indices.tolist()
     return tuple((f"{chances[s]:.3g}", Node(f"s {s}", float(val[s]))) for s in likely if chances[s] > 0)
 
+# %% ../../nbs/4_algos/490_diagrams.ipynb #9d18f572
+def label_of(algo, chance, best):
+    "What a plan does with an action: value iteration takes the maximum, others weigh it by their policy"
+    if not isinstance(algo, ValueIteration): return f"π {chance:.2g}"
+    return "max" if best else ""
+
 # %% ../../nbs/4_algos/490_diagrams.ipynb #97f9c011
 @backup_diagram.register
 def of_plan(algo: ActingPlan, nets, batch):
@@ -50,7 +56,7 @@ def of_plan(algo: ActingPlan, nets, batch):
     edges = []
     for act in range(len(q)):
         below = outcomes(nets.world.P[state, act], val, most=4) if act == best else ()
-        edges.append((f"π {pi[act]:.2g}", Node(f"a {act}", float(q[act]), "action", below)))
+        edges.append((label_of(algo, pi[act], q[act] == q[best]), Node(f"a {act}", float(q[act]), "action", below)))
     return Node(f"s {state}", float(val[state]), edges=tuple(edges))
 
 # %% ../../nbs/4_algos/490_diagrams.ipynb #97f9c017
@@ -62,7 +68,7 @@ def of_monte_carlo(algo: MonteCarlo, nets, batch):
     left = int(row.left)
     node = Node("end") if end.term else Node(called(end.next_obs), float(end.next_val))
     if left > 1:
-        node = Node(f"… {left - 1} more", edges=((f"r {float(end.rew):.4g}", node),))
-    if left: node = did(row.then, None, node)
+        node = Node(f"… {left - 1} more", edges=((paid(end), node),))
+    if left: node = walked(row.then, node)
     weight = "" if row.ratio == 1 else f", ρ {float(row.ratio):.3g}"
-    return did(row, nets.q.of(row.obs, row.act), node, f"G {float(row.ret):.4g}{weight}")
+    return did(row, nets.q.of(row.obs, row.act), node, f", G {float(row.ret):.4g}{weight}")

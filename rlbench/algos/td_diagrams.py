@@ -7,12 +7,10 @@ __all__ = ['state_chain', 'action_tree', 'ends_of_chain', 'weighed_step', 'one_s
            'queued_pairs', 'all_traces']
 
 # %% ../../nbs/4_algos/491_td_diagrams.ipynb #4910a004
-from dataclasses import replace
-
 from .dyna import ModelLearner, PrioritisedSweeping
 from .linear import LinearSarsa, LinearTD
 from .questions import (Node, backup_diagram, called, did, eligibility, fan, learned_model,
-                                     most_urgent)
+                                     most_urgent, paid)
 from .td import ActionValues, Prediction, on_their_own
 from .traces import Tracing
 from ..core.batch import Batch
@@ -22,10 +20,6 @@ def rows_taken_in(batch):
     "The rows of the first update of a minibatch, and how many of them its sum takes in"
     steps = (batch if "later" in batch else on_their_own(batch)).later[0].torch()
     return steps, int(steps.valid[:-1].sum())
-
-def paid(row):
-    "The label of a reward"
-    return f"r {row.rew.item():g}"
 
 # %% ../../nbs/4_algos/491_td_diagrams.ipynb #4910a010
 LONG = 4 # steps from which on a diagram leaves some out
@@ -70,11 +64,14 @@ def branches(algo, nets, steps, t, count):
     q = algo.values(nets, steps[t:t + 1].next_obs)
     pi = algo.judged(q)[0]
     mark = "ρ " if algo.off_policy == "importance" else ""
+    best = algo.target == "q"
     found = []
     for a in widest(pi, act if on else None):
         through = on and a == act
         share = algo.agreed(q, then) if through else pi[a]
-        found.append((f"{mark if through else ''}{share.item():.3g}", a, through))
+        label = f"{mark if through else ''}{share.item():.3g}"
+        if best and not through: label = "max" if share else ""
+        found.append((label, a, through))
     return found
 
 # %% ../../nbs/4_algos/491_td_diagrams.ipynb #4910a019
@@ -117,8 +114,8 @@ def weighed_step(algo: LinearTD, nets, batch):
     row = batch[:1]
     judged = algo.judge(nets, row)
     arrived = Node("end") if row.term else Node(called(row.next_obs[0]), judged.next_val.item())
-    node = did(batch[0], None, arrived, f"ρ {judged.ratio.item():.3g}")
-    return replace(node, value=judged.val.item())
+    label = paid(batch[0], f", ρ {judged.ratio.item():.3g}")
+    return Node(called(row.obs[0]), judged.val.item(), edges=((label, arrived),))
 
 # %% ../../nbs/4_algos/491_td_diagrams.ipynb #4910a028
 @backup_diagram.register
@@ -126,7 +123,7 @@ def one_step_of_thought(algo: ModelLearner, nets, batch):
     "A pair, and the best of what is believed to follow"
     row = batch[0]
     q = nets.q.values
-    arrived = Node("end") if row.term else Node(called(row.next_obs), edges=fan(q[row.next_obs]))
+    arrived = Node("end") if row.term else Node(called(row.next_obs), edges=fan(q[row.next_obs], maximum=True))
     return did(row, q[row.obs, row.act], arrived)
 
 # %% ../../nbs/4_algos/491_td_diagrams.ipynb #4910a029

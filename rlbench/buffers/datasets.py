@@ -17,6 +17,7 @@ from .ring import Ring
 from ..core.batch import Batch, columns, each, like
 from ..core.spaces import as_columns, from_columns
 from ..core.state import FileProblem, read_tree, write_atomically, write_tree
+from ..core.words import path_of
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #25e6f52e
 def seams(ring, index):
@@ -179,7 +180,8 @@ def read_blocks(path, head, file):
 # %% ../../nbs/3_buffers/36_datasets.ipynb #06359c78
 def read_lines(path, make=like):
     "The data set that `write_lines` wrote"
-    try: file = open(path, encoding="utf-8")
+    path = path_of(path)
+    try: file = path.open(encoding="utf-8")
     except OSError as problem:
         raise FileProblem(f"{path}: {problem.strerror}") from None
     with file:

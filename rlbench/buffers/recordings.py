@@ -7,7 +7,6 @@ __all__ = ['mapped', 'Recorder', 'start_recording', 'recorded_positions', 'recor
 
 # %% ../../nbs/3_buffers/37_recordings.ipynb #f2000004
 import json
-from pathlib import Path
 
 import numpy as np
 
@@ -15,15 +14,16 @@ from .datasets import set_column
 from .ring import Ring
 from ..core.batch import Batch, columns, each
 from ..core.state import FileProblem, write_text
+from ..core.words import path_of
 
 # %% ../../nbs/3_buffers/37_recordings.ipynb #b0b4a8b5
 def mapped(folder):
     "A `make` whose columns are new files in `folder`"
     def make(example, *lead):
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        path_of(folder).mkdir(parents=True, exist_ok=True)
         made = Batch()
         for name, x in columns(example):
-            path = Path(folder) / f"{name}.npy"
+            path = path_of(folder) / f"{name}.npy"
             path.unlink(missing_ok=True)
             set_column(made, name, np.lib.format.open_memmap(path, "w+", x.dtype, (*lead, *x.shape)))
         return made
@@ -36,7 +36,7 @@ class Recorder(Ring):
     def __init__(self, folder, capacity, num_envs,
                  block): # rows written between two moments at which the positions are noted
         super().__init__(capacity, num_envs, mapped(folder))
-        self.folder = Path(folder)
+        self.folder = path_of(folder)
         self.block = block
         self.noted = 0                                    # rows added when the positions were last noted
         self.writing = False                              # may there be rows since?
@@ -97,7 +97,7 @@ def start_recording(folder, capacity, num_envs, block):
 # %% ../../nbs/3_buffers/37_recordings.ipynb #f200000f
 def recorded_positions(folder):
     "What was noted last in the folder of a recording"
-    path = Path(folder) / "ring.json"
+    path = path_of(folder) / "ring.json"
     try: noted = json.loads(path.read_text())
     except (OSError, ValueError):
         raise FileProblem(f"{folder}: no recording, or its first block was never finished "
@@ -113,7 +113,7 @@ def recorded_columns(folder, names):
     made = Batch()
     for name in names:
         try:
-            column = np.lib.format.open_memmap(Path(folder) / f"{name}.npy", "r+")
+            column = np.lib.format.open_memmap(path_of(folder) / f"{name}.npy", "r+")
         except (OSError, ValueError) as problem:
             raise FileProblem(f"{folder}: column {name!r} cannot be opened ({problem})") from None
         set_column(made, name, column)

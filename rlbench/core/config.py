@@ -10,11 +10,10 @@ __all__ = ['PARSERS', 'PLACES', 'places_of', 'Sections', 'pairs', 'Layers', 'set
 import json
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 
 from .batch import TextTable
 from .settings import WORDS, Setting, check, fields_of, plain, to_plain
-from .words import ConfigError, unknown
+from .words import ConfigError, path_of, unknown
 
 # %% ../../nbs/0_core/05_config.ipynb #2de31b64
 def places_of(key,      # 'gamma' or 'agent.gamma'
@@ -244,7 +243,7 @@ PARSERS = {".json": json.loads, ".toml": tomllib.loads}
 # %% ../../nbs/0_core/05_config.ipynb #9537b098
 def read_config(path):
     "A TOML or JSON file as nested dictionaries; ConfigError says what is wrong with it, and in which line"
-    path = Path(path)
+    path = path_of(path)
     if path.suffix not in PARSERS:
         raise ConfigError(f"file {path}: expected a .toml or .json file")
     try:

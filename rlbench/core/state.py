@@ -16,12 +16,12 @@ import os
 import secrets
 import zipfile
 import zlib
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from .batch import Batch
+from .words import path_of
 
 # %% ../../nbs/0_core/07_state.ipynb #818c62b1
 class Streams:
@@ -108,7 +108,7 @@ class FileProblem(Exception):
 # %% ../../nbs/0_core/07_state.ipynb #0e07857d
 def write_atomically(path, write):
     "Call write(open binary file) on a temporary neighbour of `path`, then move it there in one step"
-    path = Path(path)
+    path = path_of(path)
     if path.is_dir():
         raise FileProblem(f"{path}: is a folder, expected a name for a file")
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -133,7 +133,7 @@ def write_text(path, text):
 def append_text(path, text):
     "Add text to the end of a file; FileProblem where that cannot be done"
     try:
-        with Path(path).open("a", newline="") as file:
+        with path_of(path).open("a", newline="") as file:
             file.write(text)
     except OSError as problem:
         raise FileProblem(f"{path}: cannot be written ({problem.strerror or problem})") from problem
@@ -196,7 +196,7 @@ def write_tree(path, tree, kind):
 # %% ../../nbs/0_core/07_state.ipynb #d77d1e52
 def check_ordinary(path):
     "FileProblem where a path is something else than a file: reading a pipe or a device may never end"
-    path = Path(path)
+    path = path_of(path)
     if not path.exists(): raise FileProblem(f"{path}: no such file")
     if path.is_dir(): raise FileProblem(f"{path}: is a folder, expected a file")
     if not path.is_file():
@@ -253,6 +253,7 @@ def checked_head(path, archive, kind):
 # %% ../../nbs/0_core/07_state.ipynb #fbea8ec0
 def read_tree(path, kind):
     "The tree that `write_tree` wrote; FileProblem says why where it cannot be had"
+    path = path_of(path)
     check_ordinary(path)
     try:
         with zipfile.ZipFile(path) as archive:

@@ -15,7 +15,6 @@ import importlib.util
 from functools import cached_property
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from subprocess import Popen
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
@@ -25,7 +24,7 @@ from gymnasium.utils import env_checker
 
 from ..core.batch import TextTable
 from ..core.spaces import AGENT, parts_of
-from ..core.words import nearest
+from ..core.words import nearest, path_of
 from .answers import Answering, AnsweringTeam, AnsweringVector, is_known
 from .env import EnvList, EnvProblem, InColumns, Listed, VecEnv
 from .native import HeldVector, NativeVec
@@ -39,7 +38,8 @@ def module_at(text, place):
     "The module in a file, or of a name; EnvProblem where it cannot be imported"
     try:
         if not place.endswith(".py"): return importlib.import_module(place)
-        spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+        path = path_of(place)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module

@@ -7,6 +7,7 @@ __all__ = ['has_answer', 'told_by', 'leaves', 'levels', 'Spot', 'spots', 'trimme
            'TraceView', 'ModelView', 'QueueView']
 
 # %% ../../nbs/8_lab/831_backups.ipynb #3faa0c7d
+import re
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -131,13 +132,35 @@ def draw_tree(sheet, tree, width=400, height=236):
         draw_knob(sheet, spot.node, *at[i], size)
         draw_name(sheet, spot, at[i][1], size, room[i])
 
+# %% ../../nbs/8_lab/831_backups.ipynb #6ed3c30d
+CORRECTED = ("val", "q", "target", "delta")    # what an update says of its first row
+
+def with_names(node, names): # of the actions
+    "The same tree with the environment's names for actions"
+    text = node.text
+    if node.kind == "action":
+        text = re.sub(r"\ba (\d+)$", lambda found: names[int(found[1])], text)
+    edges = tuple((label, with_names(child, names)) for label, child in node.edges)
+    return replace(node, text=text, edges=edges)
+
+def known_names(trainer, who):
+    "A word for every action in a diagram: its name, or its number behind an a"
+    space = trainer.env.behaviours[who].action_space
+    return [f"a {name}" if name.isdigit() else name for name in action_names(trainer.env, space)]
+
+def corrected(tree, first): # {name: number} of the update's first row
+    "The same tree, whose root says what it was worth before"
+    before = first.get("q", first.get("val"))
+    return tree if before is None else replace(tree, text=f"{tree.text}   {short(before)} →")
+
 # %% ../../nbs/8_lab/831_backups.ipynb #00cbc934
 class BackupView(View):
     "What the last update was made of"
     name = "backup"
     title = "Backup diagram"
-    help = ("the last update, its first row: on top what was corrected, below it what it was corrected with, "
-            "by the values of now. Open circle: a state; full: an action; square: the end")
+    help = ("the last update, its first row: on top what was corrected, before → after it; below what it was corrected "
+            "with, by the values of now. Open circle: a state; full: an action; square: the end; "
+            "max: the best of them counts")
 
     @classmethod
     def fits(cls, trainer, who):
@@ -149,11 +172,13 @@ class BackupView(View):
         if last is None: return self.blank("no update yet", moving)
         tree = told_by(learner, backup_diagram, last.batch)
         if tree is None: return self.blank("this update has no diagram", moving)
+        first = {name: float(last.parts[name].flatten()[0]) for name in CORRECTED if name in last.parts}
+        tree = with_names(tree, known_names(trainer, self.who))
+        numbers = ", ".join(f"{name} {short(number)}" for name, number in first.items())
+        now = "" if tree.value is None else f", now {short(float(tree.value))}"
+        self.said = f"{tree.text}: {numbers}{now}"
         sheet = Sheet(theme=self.theme)
-        draw_tree(sheet, trimmed(tree))
-        known = [name for name in ("val", "q", "target", "delta") if name in last.parts]
-        numbers = [f"{name} {short(float(last.parts[name].flatten()[0]))}" for name in known]
-        self.said = f"{tree.text}: {', '.join(numbers)}"
+        draw_tree(sheet, trimmed(corrected(tree, first)))
         self.show(sheet.image, moving)
 
 # %% ../../nbs/8_lab/831_backups.ipynb #9d1f8eed

@@ -98,7 +98,7 @@ class Field:
 def panel(title, name, *inside):
     "A card with a title, as narrow as the side of the page"
     head = widgets.HTML(f"<div class='rl-card-title'>{html.escape(title)}</div>")
-    return styled(widgets.VBox([head, *inside], layout=dict(width="236px")), "rl-card", name)
+    return styled(widgets.VBox([head, *inside]), "rl-card", name)
 
 # %% ../../nbs/8_lab/852_fields.ipynb #c9257eab
 class SettingsPanel:

@@ -107,9 +107,9 @@ def heads_of(cells, num_envs):
     return ["row", *env, "obs", "act", "rew", "end", *(name for name in more if name not in USUAL)]
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #07e3fa6d
-def line_of(heads, row, cells, memory, error):
-    "A row of the table as texts, `cells` is the transition"
-    special = dict(row=str(row), env=str(memory.env_of(row)), end=ending(cells))
+def line_of(heads, row, cells, memory, error, acted):
+    "A row of the table as texts, `cells` is the transition and `acted` its action in words"
+    special = dict(row=str(row), env=str(memory.env_of(row)), end=ending(cells), act=acted)
     special["TD error"] = error
     return [special[head] if head in special else in_words(cells[head], 4) for head in heads]
 
@@ -123,11 +123,11 @@ def facts_html(rows):
     return f"<table class='rl-facts'>{''.join(lines)}</table>"
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #e7d5a80f
-def action_words(env, space, act):
+def action_words(env, space, act, most=6): # numbers of an action that is several
     "An action by its number, and by its name where it has one"
-    if not isinstance(space, gym.spaces.Discrete): return in_words(act)
-    name = action_names(env, space)[int(act)]
-    return name if name == str(int(act)) else f"{int(act)} ({name})"
+    if not isinstance(space, gym.spaces.Discrete): return in_words(act, most)
+    name = action_names(env, space)[int(act) - int(space.start)]
+    return str(int(act)) if name.isdigit() else f"{int(act)} ({name})"
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #b8c0f31d
 def told_transition(trainer, who, row):
@@ -226,7 +226,9 @@ class BufferView(View):
         heads = heads_of(cells, memory.num_envs)
         if error is not None or not len(rows): heads.append("TD error")
         words = [""] * len(rows) if error is None else [short(float(one)) for one in error]
-        lines = [line_of(heads, row, cells[i], memory, words[i]) for i, row in enumerate(rows)]
+        space = trainer.env.behaviours[self.who].action_space
+        acts = [action_words(trainer.env, space, cells[i].act, 4) for i in range(len(rows))]
+        lines = [line_of(heads, row, cells[i], memory, words[i], acts[i]) for i, row in enumerate(rows)]
         table.show(heads, lines, rows, total)
         self.said = held_text(memory)
 

@@ -13,7 +13,40 @@ function pressed(event) {
   return KEYS[event.key] ?? null;
 }
 
+// What ipywidgets leaves out: tooltips where they are looked for, names for what has no label, words for pictures.
+const set = (part, name, words) => { if (words && part.getAttribute(name) !== words) part.setAttribute(name, words); };
+
+function nameParts(box, words) {
+  for (const part of [box, ...box.querySelectorAll("label, input, select, .noUi-handle")]) {
+    set(part, "title", words);
+    const labelled = [...part.labels ?? []].some((label) => label.innerText.trim());
+    if (part !== box && part.localName !== "label" && !labelled) set(part, "aria-label", words);
+  }
+  const handle = box.querySelector(".noUi-handle");
+  if (handle) set(handle, "aria-valuetext", box.querySelector(".widget-readout")?.innerText);
+}
+
+function nameAll(root, model) {
+  for (const [name, words] of Object.entries(model.get("tips")))
+    for (const box of root.querySelectorAll(`.${CSS.escape(name)}`)) nameParts(box, words);
+  for (const img of root.querySelectorAll(".rl-card img")) {
+    const card = img.closest(".rl-card"), caption = img.parentElement.querySelector(".rl-caption") ?? card.querySelector(".rl-text");
+    set(img, "alt", `${card.querySelector(".rl-card-title").firstChild.textContent}: ${caption.innerText}`);
+  }
+}
+
+function keepNamed(root, model, signal) {
+  let asked = false;
+  const soon = () => { if (!asked) { asked = true; setTimeout(() => { asked = false; nameAll(root, model); }, 100); } };
+  const watch = new MutationObserver(soon);
+  watch.observe(root, { childList: true, subtree: true });
+  model.on("change:tips", soon);
+  signal.addEventListener("abort", () => { watch.disconnect(); model.off("change:tips", soon); });
+  soon();
+}
+
 function adopt(root, model, signal) {
+  keepNamed(root, model, signal);
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", model.get("label"));

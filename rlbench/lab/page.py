@@ -12,7 +12,7 @@ from functools import partial
 import ipywidgets as widgets
 
 from .backups import BackupView, ModelView, QueueView, TraceView
-from .components import Keys, close_widgets, styled
+from .components import Keys, close_widgets, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
 from .fields import FilesPanel, SettingsPanel
 from .inspect import BufferView
@@ -287,6 +287,7 @@ class Page(Furniture):
     def arrange(self):
         "Only open cards are on the page"
         self.views.children = [card.widget for card in self.cards if card.open]
+        self.keys.tips = tips_of(self.widget)
 
     def flip(self, card, on):
         "Put a card on the page, or take it away; one that is away costs nothing"

@@ -20,7 +20,7 @@ from .owner import Blank
 def title_html(view):
     "The title of a view, with a mark that explains it"
     tip = html.escape(view.help, quote=True)
-    mark = f"<span title='{tip}' aria-label='{tip}' role='img'>?</span>" if tip else ""
+    mark = f"<button type='button' class='rl-help' aria-label='{tip}'>?</button>" if tip else ""
     return f"<div class='rl-card-title'>{html.escape(view.title)}{mark}</div>"
 
 # %% ../../nbs/8_lab/85_screen.ipynb #d5a20006
@@ -41,7 +41,7 @@ class Frame:
 
     def tell(self):
         "The view's words, as they are now"
-        self.words.value = f"<span role='status'>{html.escape(self.view.text())}</span>"
+        self.words.value = html.escape(self.view.text())
 
 # %% ../../nbs/8_lab/85_screen.ipynb #d5a20009
 def failure_html(problem):

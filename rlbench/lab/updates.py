@@ -13,7 +13,7 @@ from ..algos.algorithm import Algorithm
 from ..core.batch import Batch, as_numpy
 from .components import TransitionTable, styled
 from .drawing import BLUE, GREEN, ORANGE, Sheet, draw_histogram, draw_horizontal_bars, short
-from .inspect import is_held
+from .inspect import action_words, is_held
 from .views import View, in_words
 from ..training.learner import FlatGroup
 
@@ -198,11 +198,11 @@ def sum_text(terms, i):
 # %% ../../nbs/8_lab/832_updates.ipynb #fd759730
 TERMS = ("paid", "discount", "follows", "target", "estimate", "error")
 
-def cells_of_update(last, terms, i):
-    "The i-th row of an update as texts: observation, action, terms"
+def cells_of_update(last, terms, i, env, space):
+    "The i-th row of an update as texts: observation, action by its name, terms"
     batch = last.batch
     at = np.unravel_index(terms.row[i], batch.rew.shape)
-    seen = [in_words(part, 4) for part in (batch.obs[at], batch.act[at])]
+    seen = [in_words(batch.obs[at], 4), action_words(env, space, batch.act[at], 4)]
     return [*seen, *(short(float(terms[name][i])) for name in TERMS)]
 
 # %% ../../nbs/8_lab/832_updates.ipynb #247a8761
@@ -257,7 +257,8 @@ class TargetsView(View):
             table.start = 0                               # asks again
             return
         page = rows[table.start:table.start + table.size]
-        lines = [cells_of_update(self.last, self.terms, i) for i in page]
+        space = trainer.env.behaviours[self.who].action_space
+        lines = [cells_of_update(self.last, self.terms, i, trainer.env, space) for i in page]
         table.show(["obs", "act", *TERMS], lines, page, len(rows))
         without = "no update yet" if self.last is None else "the targets of this update have no terms"
         self.said = sum_text(self.terms, page[0]) if len(page) else without

@@ -169,7 +169,8 @@ def error_frame(layout, judged):
 def menu(options, with_q, name):
     "A choice of what to show; what needs values of actions only where there are some"
     shown = [(words, key) for key, words in options.items() if with_q or key != "q"]
-    return styled(widgets.Dropdown(options=shown, layout=dict(width="200px")), f"rl-pick-{name}")
+    pick = widgets.Dropdown(options=shown, layout=dict(width="200px"), tooltip=f"{name} values: what is shown")
+    return styled(pick, f"rl-pick-{name}")
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #b166ce86
 class GridValues(View):
@@ -195,7 +196,8 @@ class GridValues(View):
         for grid, pick in zip(self.grids, self.menus):
             grid.observe(self.changed, "selected")
             pick.observe(self.changed, "value")
-        columns = [widgets.VBox(pair, layout=dict(width="402px")) for pair in zip(self.menus, self.grids)]
+        wide = dict(flex="1 1 260px", max_width="402px")
+        columns = [widgets.VBox(pair, layout=wide) for pair in zip(self.menus, self.grids)]
         self.widget = styled(widgets.HBox(columns), "rl-row")
 
     @classmethod
@@ -268,8 +270,9 @@ class PlaneOfStates:
         options = [(f"obs {i}", i) for i in range(space.shape[0])]
         order = bounded_first(space)
         self.picks = []
-        for i, name in zip(order, ("rl-pick-x", "rl-pick-y")):
-            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="82px"))
+        for i, name, way in zip(order, ("rl-pick-x", "rl-pick-y"), ("across", "up")):
+            tip = f"part of the observation that goes {way}"
+            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="82px"), tooltip=tip)
             pick.observe(changed, "value")
             self.picks.append(styled(pick, name))
         words = widgets.Label("across"), widgets.Label("up")

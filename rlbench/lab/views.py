@@ -268,7 +268,7 @@ class LearningCurve(View):
         self.dots.set_data(steps, returns)
         self.line.set_data(steps, means)
         x, y = self.limits
-        self.limits = cover(x, 0, max(100, now), anchor=0), cover(y, *usual_span(returns), room=.25)
+        self.limits = cover(x, 0, max(100, now), anchor=0), cover(y, *usual_span(returns), least=.1, room=.25)
         self.picture.limits(self.ax, *self.limits)
         last = min(episodes.window, episodes.total)
         self.said = f"last episode {returns[-1]:.4g}, mean of the last {last}: {episodes.mean_return:.4g}"

@@ -27,7 +27,7 @@ from ..core.config import Config
 from ..core.settings import fields_of, parse_value, plain
 from ..core.spaces import SpaceProblem, Spec
 from ..core.state import FileProblem, Streams, write_atomically, write_text
-from ..core.words import ConfigError
+from ..core.words import ConfigError, path_of
 from ..envs.env import EnvProblem
 from ..envs.find import make
 from ..envs.place import why_no_picture
@@ -88,9 +88,9 @@ def run_train(args):
     print(trainer)
     if args.inference: print("only acted; nothing was written")
     elif trainer.interrupted:
-        there = newest(Path(args.folder) / run_id)
+        there = newest(path_of(args.folder) / run_id)
         print(f"stopped; all of it is in {there}. To go on, give the same command with --resume")
-    else: print(f"run in {Path(args.folder) / run_id}")
+    else: print(f"run in {path_of(args.folder) / run_id}")
     return 130 if trainer.interrupted else 0
 
 # %% ../../nbs/9_launch/90_commands.ipynb #1609af6a
@@ -261,7 +261,7 @@ def run_lab(args):
     "JupyterLab on the workbench"
     if importlib.util.find_spec("jupyterlab") is None:
         raise ConfigError("rlbench lab needs packages that are not installed: pip install 'rlbench[lab]'")
-    path = Path(args.notebook)
+    path = path_of(args.notebook)
     if not path.exists(): write_text(path, bench_notebook(args.env, args.algo))
     screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from ..core.state import FileProblem, read_tree
+from ..core.words import path_of
 from .trainer import load
 
 # %% ../../nbs/6_training/645_checkpoints.ipynb #ee35e624
@@ -19,7 +20,7 @@ class RunProblem(Exception):
 # %% ../../nbs/6_training/645_checkpoints.ipynb #0e8468ed
 def checkpoints_of(path):
     "The checkpoints of a run folder, oldest first; files of other names are somebody else's"
-    return sorted(file for file in (Path(path) / "checkpoints").glob("*.rlb") if re.fullmatch(r"\d{12,}", file.stem))
+    return sorted(file for file in (path_of(path) / "checkpoints").glob("*.rlb") if re.fullmatch(r"\d{12,}", file.stem))
 
 # %% ../../nbs/6_training/645_checkpoints.ipynb #b4bcc7c3
 def newest(path):
@@ -32,7 +33,7 @@ def newest(path):
 # %% ../../nbs/6_training/645_checkpoints.ipynb #3355e1b6
 def best_of(path):
     "The best checkpoint of a run folder, the newest where none was judged; RunProblem where several were best"
-    found = sorted(Path(path).glob("best*.rlb"))
+    found = sorted(path_of(path).glob("best*.rlb"))
     if not found: return newest(path)
     if len(found) == 1: return found[0]
     names = ", ".join(one.name for one in found)
@@ -41,10 +42,11 @@ def best_of(path):
 # %% ../../nbs/6_training/645_checkpoints.ipynb #6c74ef0f
 def find_run(run, folder="runs", best=False):
     "A checkpoint file from a run's id, its folder, or a file itself"
-    for path in (Path(folder) / run, Path(run).expanduser()):
+    folder = path_of(folder)
+    for path in (folder / run, path_of(run)):
         if path.is_dir(): return best_of(path) if best else newest(path)
         if path.exists(): return path
-    there = sorted(path.parent.name for path in Path(folder).glob("*/config.json"))
+    there = sorted(path.parent.name for path in folder.glob("*/config.json"))
     raise RunProblem(f"no run {str(run)!r}, neither as a path nor in {folder}/. "
                      f"There are: {', '.join(there) or 'none yet'}")
 

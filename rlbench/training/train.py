@@ -19,7 +19,7 @@ from ..buffers.datasets import load_ring
 from ..core.config import Config, add_file, read_config
 from ..core.settings import changed
 from ..core.state import FileProblem, read_tree, write_text
-from ..core.words import ConfigError
+from ..core.words import ConfigError, path_of
 from ..envs.find import find
 from .actor import Actor, load_weights
 from .callbacks import Callbacks
@@ -300,7 +300,8 @@ def train(env=None, algo=None,  # as for a Trainer; None: as the config file say
     "A trainer that has run for `steps` environment steps, or for so many `updates`"
     plan = agree(env, algo, config, source, settings, env_settings)
     wrong = contradictions(run_id, resume, force, initialize_from, inference, memory)
-    path = Path(folder) / run_id if run_id and not wrong else None
+    folder = path_of(folder)
+    path = folder / run_id if run_id and not wrong else None
     wrong = wrong or (path and clash(path, resume, force, inference))
     if wrong: raise RunProblem(wrong)
     begun = None if resume else new_trainer(plan, memory)

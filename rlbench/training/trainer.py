@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 
 from ..core.settings import whole_number
 from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
+from ..core.words import path_of
 from ..envs.find import find
 from .actor import Policy
 from .checks import check_state, rehearse
@@ -287,6 +288,7 @@ def load(path, env=None, # what makes the environment, where the run was made fr
          device=None,    # where the networks are from now on; None: where they were
          fresh_episodes=False): # leave the present episodes, where the environment cannot go back into them
     "The trainer that was saved; FileProblem says what is missing"
+    path = path_of(path)
     tree = read_tree(path, kind="checkpoint")
     try: return from_tree(path, tree, env, actors or {}, device, fresh_episodes)
     except Exception as problem:

@@ -277,7 +277,8 @@ OUTSIDE = """() => {
   const parts = document.querySelectorAll('.rl-root button, .rl-root img, .rl-root input, .rl-card, .rl-root svg');
   const box = part => part.getBoundingClientRect();
   const outside = part => box(part).right > root.right + 1 || box(part).left < root.left - 1;
-  return [...parts].filter(part => part.offsetParent).filter(outside).map(part => part.className); }"""
+  const seen = part => part.offsetParent && !part.closest('.rl-table-scroll');
+  return [...parts].filter(part => seen(part) && outside(part)).map(part => part.className); }"""
 
 
 def test_nothing_is_clipped_at_1280(lab):
@@ -290,17 +291,71 @@ def test_nothing_is_clipped_at_1280(lab):
     shot(page, "layout-dark")
 
 
-def test_settings_stay_beside_the_views_at_any_width(lab):
+def boxes(page):
+    return [page.locator(part).bounding_box() for part in (".rl-views", ".rl-side")]
+
+
+def test_settings_stay_in_view_at_any_width(lab):
     page = start(lab, CARTPOLE)
     page.locator(".rl-step-iteration").click()
     page.locator(".rl-status", has_text="updates 16").wait_for()
-    for width in (900, 1440, 1920):
-        page.set_viewport_size(dict(width=width, height=1200))
+    for width in (900, 1280, 1440, 1920):
+        page.set_viewport_size(dict(width=width, height=900))
         page.wait_for_timeout(300)
         assert page.evaluate(OUTSIDE) == []
-        views, side = (page.locator(part).bounding_box() for part in (".rl-views", ".rl-side"))
+        views, side = boxes(page)
         assert side["x"] > views["x"] and abs(side["y"] - views["y"]) < 5
         assert side["x"] + side["width"] <= width
+        card = page.locator(".rl-card").nth(1).bounding_box()
+        rest = (views["width"] + 8) % (card["width"] + 8)
+        assert min(rest, card["width"] + 8 - rest) < 3          # cards share all of the width: no gap
+        page.locator(".rl-keys").scroll_into_view_if_needed()   # the last line of the page
+        page.wait_for_timeout(100)
+        assert 0 <= boxes(page)[1]["y"] < 400
+        page.locator(".rl-title").scroll_into_view_if_needed()
+    page.set_viewport_size(dict(width=600, height=900))         # as 900 with the file browser open
+    page.wait_for_timeout(300)
+    views, side = boxes(page)
+    assert page.evaluate(OUTSIDE) == [] and side["y"] < views["y"] and side["height"] < 400
+
+
+NAMELESS = """() => {
+  const named = part => part.title || part.getAttribute('aria-label') || part.innerText || part.alt
+    || [...part.labels ?? []].some(label => label.innerText.trim());
+  const seen = part => part.offsetParent || part.closest('svg');
+  const kinds = 'input, select, button, img, [role=slider], [role=grid]';
+  const parts = document.querySelectorAll(`.rl-root :is(${kinds})`);
+  return [...parts].filter(part => seen(part) && !named(part)).map(part => part.outerHTML); }"""
+UNTOLD = """() => [...document.querySelectorAll('.rl-hp [class*=rl-hp-]')]
+  .flatMap(box => [box, ...box.querySelectorAll('input, select, label')])
+  .filter(part => !part.title.includes('Expected')).map(part => part.outerHTML)"""
+LIVE = "document.querySelectorAll('.rl-root :is([role=status], [role=alert], [role=log], [aria-live])').length"
+
+
+def test_everything_has_a_name_and_every_setting_a_tooltip(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40"))
+    page.wait_for_timeout(500)
+    assert (page.evaluate(NAMELESS), page.evaluate(UNTOLD), page.evaluate(LIVE)) == ([], [], 1)
+    assert page.locator(".rl-image-curve").get_attribute("alt") == "Learning curve: no episode has ended yet"
+    assert page.locator(".rl-speed [role=slider]").get_attribute("aria-valuetext") == "full speed"
+    page.locator(".rl-step-update").click()
+    page.locator(".rl-status", has_text="updates 1").wait_for()
+    page.locator(".rl-reset").click()
+    page.locator(".rl-status", has_text="Ready").wait_for()
+    page.wait_for_timeout(500)
+    assert (page.evaluate(NAMELESS), page.evaluate(UNTOLD), page.evaluate(LIVE)) == ([], [], 1)
+    page.locator(".rl-help").first.focus()
+    page.wait_for_timeout(100)
+    told = page.evaluate("getComputedStyle(document.activeElement, '::after').content")
+    assert "one dot for each episode" in told
+    shot(page, "help")
+
+
+def test_closing_leaves_the_picture(lab):
+    page = start(lab, CARTPOLE)
+    ask(lab, "wb.close()")
+    page.locator(".rl-root").wait_for(state="detached")
+    page.locator(".jp-RenderedImage img").wait_for(state="visible")
 
 
 HUNT = """import rlbench
