@@ -105,14 +105,19 @@ def test_a_function_that_gives_the_same_environment_again_is_refused():
 AT_EXIT = """
 import tests.test_closing as there
 from rlbench.training.trainer import Trainer
+begin = there.Simulator.__init__
+there.Simulator.__init__ = lambda self: (print("opened"), begin(self))[1]
 there.Simulator.close = lambda self: print("closed")
 trainer = Trainer(there.Simulator, "dqn")
+print("the end of the script")
 """
 
 
 def test_the_end_of_python_closes_what_is_open():
     done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, check=True)
-    assert (done.stdout.count("closed"), done.stderr) == (4, "")    # two were looked at, and two are the trainer's
+    before, after = done.stdout.split("the end of the script")
+    assert done.stdout.count("opened") == done.stdout.count("closed")
+    assert (after.split(), done.stderr) == (["closed"] * 2, "")     # the trainer's, and the one to ask
 
 
 def poles():
@@ -141,7 +146,7 @@ def test_processes_of_a_vector_outlive_what_others_tried_with_it():
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_function_may_make_a_vector():
     trainer = Trainer(poles, "ppo", n_steps=4, batch_size=4)
-    workers = trainer.env.env.processes
+    workers = trainer.env.env.unwrapped.processes
     assert trainer.run(steps=8).env.num_envs == 2
     assert len(evaluate(trainer, episodes=4, longest=50).returns) == 4
     assert all(worker.is_alive() for worker in workers)

@@ -134,8 +134,10 @@ class Source:
 
     def build(self, num_envs, native, checked):
         quick = native and num_envs > 1 and self.spec and self.spec.vector_entry_point
-        if self.makes_vectors: return self.make_one()
-        if self.behaviours != [AGENT]:
+        team = self.behaviours != [AGENT]                 # asked first: it finds out what is made
+        if self.makes_vectors:
+            return Ready(self.make_one()).vector(num_envs, native, checked)
+        if team:
             return TeamList(self.id, lambda: looked_at(self.make_one(), checked), num_envs)
         if not quick: return self.listed(num_envs, checked)
         vector = gym.make_vec(self.id, num_envs=num_envs, vectorization_mode="vector_entry_point", **self.settings)
@@ -155,7 +157,8 @@ class Source:
 
     def look_back(self, vec):
         "Find out how a vector of this source goes back, if it comes from somebody whom we do not know"
-        if not is_known(vec.single): find_way_back(vec, self.make_one)
+        if self.makes_vectors or is_known(vec.single): return
+        find_way_back(vec, self.make_one)
 
 # %% ../../nbs/1_envs/105_find.ipynb #d79a571b
 LINES = (Connection, BaseProcess, Popen)

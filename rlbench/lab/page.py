@@ -63,6 +63,11 @@ def heading_html(trainer):
     more = html.escape(f"{players_text(trainer)} · seed {trainer.settings.seed} · {copies}")
     return f"<div class='rl-title'>{env}<span>{more}</span></div>"
 
+def heading_text(trainer, who):
+    "The line above the stored picture"
+    counts = [f"{name} {count}" for name, count in counters(trainer, who)]
+    return f"{trainer.env.id}, {players_text(trainer)}: {' · '.join(counts)}"
+
 # %% ../../nbs/8_lab/853_page.ipynb #16d8cfe0
 def toggle_for(card, flip):
     "A switch that puts a card on the page or takes it away; `flip(card, on)`"
@@ -302,9 +307,7 @@ class Page(Furniture):
     def picture(self):
         "What is on the screen as a bundle {MIME type: data}"
         trainer = self.player.trainer
-        counts = [f"{name} {count}" for name, count in counters(trainer, self.choice.who)]
-        heading = f"{trainer.env.id}, {players_text(trainer)}: {' · '.join(counts)}"
-        image = self.keep(heading, "dark" if self.keys.dark else "light")
+        image = self.keep(heading_text(trainer, self.choice.who), "dark" if self.keys.dark else "light")
         return {"image/png": image, "text/plain": f"Workbench of {trainer!r}, {summary(self.player)}"}
 
     def store(self, owner):

@@ -33,6 +33,13 @@ def trainer_for(env, algo, settings):
         raise ConfigError(f"{', '.join(told)}: a trainer that is given has all that; change it by trainer.set(…)")
     return env
 
+# %% ../../nbs/8_lab/86_workbench.ipynb #239d8862
+def branched(player, changes):
+    "A fork of a player's trainer with some settings changed, and the Journal that tells of both"
+    twin = player.trainer.fork(**changes)
+    change = [f"trainer.set({keyword_text(changes)})"] if changes else []
+    return twin, Journal(twin, player.journal.look(player) + change)
+
 # %% ../../nbs/8_lab/86_workbench.ipynb #315fc862
 class Workbench(Hands):
     "A run in your hands"
@@ -58,13 +65,9 @@ class Workbench(Hands):
 
     def fork(self, **changes):
         "A second workbench at the same place, with some settings changed"
-        def branched(trainer):
-            return trainer.fork(**changes), self.player.journal.look(self.player)
-
-        twin, lines = self.waited(self.player.look(branched))
+        twin, journal = self.waited(self.player.look(lambda trainer: branched(self.player, changes)))
         other = Workbench(twin, driver=self.player.driver, views=self.views)
-        change = [f"trainer.set({keyword_text(changes)})"] if changes else []
-        other.player.journal = Journal(twin, lines + change)
+        other.player.journal = journal
         other.player.own(twin)
         return other
 
