@@ -11,6 +11,7 @@ import math
 from functools import partial
 from math import isfinite
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import nn
@@ -138,13 +139,23 @@ def shapes_of(column):
     "Shapes of a column's parts, without the two leading axes"
     return [(name, x.shape[2:]) for name, x in columns(Batch(it=column))]
 
+def types_of(column):
+    "Types of a column's parts"
+    return [(name, str(x.dtype)) for name, x in columns(Batch(it=column))]
+
 def misfit(memory, spec):
     "What in a memory does not fit a task, in words; nothing if all does"
     spaces = dict(obs=spec.observation_space, act=spec.action_space)
     for name, space in spaces.items():
-        wanted = shapes_of(room_for(space, 1)[None])
-        if name in (memory.rows or {}) and shapes_of(memory.rows[name]) != wanted:
-            return f"its {name} have shapes {shapes_of(memory.rows[name])}, those of {space} have {wanted}"
+        if name not in (memory.rows or {}): continue
+        held = memory.rows[name]
+        wanted = room_for(space, 1)[None]
+        for what, told in dict(shapes=shapes_of, types=types_of).items():
+            if told(held) != told(wanted):
+                return f"its {name} have {what} {told(held)}, those of {space} have {told(wanted)}"
+        numbers = memory.gather(memory.latest())[name] if isinstance(space, gym.spaces.Discrete) else held[:0]
+        if numbers.size and (numbers.min() < space.start or numbers.max() >= space.start + space.n):
+            return f"its {name} hold numbers from {numbers.min()} to {numbers.max()}, expected those of {space}"
     return ""
 
 # %% ../../nbs/6_training/61_learner.ipynb #3a119067
