@@ -15,8 +15,10 @@ The last three are faults: where there are any, they are told case by case, and 
 """
 import argparse
 import copy
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,6 +141,108 @@ def damaged_bytes(rng, folder):
         yield f"{name}: byte {at:,} {how}", partial(outcome_of, partial(load, folder / "sly.rlb"), go_on)
 
 
+# ---- data sets and recordings
+
+def learned_from(ring):
+    "What a memory that was accepted must be able to do"
+    import rlbench
+    from rlbench.buffers.datasets import subset
+    index = ring.latest()
+    ring.ahead(index, 3)
+    subset(ring, index).whole_episodes()
+    learner = rlbench.Trainer("CartPole-v1", "bc", memory=ring, batch_size=4, hidden=(4,))
+    learner.run(updates=2)
+    learner.env.close()
+
+
+def small_ring():
+    "Some steps of CartPole, as they lie in the memory of a run"
+    return begun("dqn").learner.memory.twin()
+
+
+def changed_text(text, rng):
+    "A text with a few letters changed, lost, doubled or exchanged for what could stand there"
+    at = rng.randrange(len(text))
+    to = at + rng.randrange(1, 6)
+    odd = rng.choice(["", "-", "9", "999999999999", "1e999", "NaN", "null", "[]", "{}", '"x"', "true", "../", "\n"])
+    return text[:at] + rng.choice([odd, text[at:to] * 2]) + text[to:]
+
+
+def hostile_data(rng, folder):
+    "(name, outcome) of data sets in which one thing is wrong"
+    from rlbench.buffers.datasets import load_ring, read_lines, save_ring, write_lines
+    from rlbench.buffers.ring import Ring
+    from rlbench.core.state import read_tree, write_tree
+    ring = small_ring().twin(Ring)
+    save_ring(folder / "data.rlb", ring)
+    tree = read_tree(folder / "data.rlb", "memory")
+    ways = list(places(tree))
+    write_lines(folder / "data.jsonl", ring)
+    text = (folder / "data.jsonl").read_text()
+    while True:
+        if rng.random() < .5:
+            sly = changed_text(text, rng)
+            if rng.random() < .5:                         # in the first line, which says what all others are
+                first, rest = text.split("\n", 1)
+                sly = changed_text(first, rng) + "\n" + rest
+            (folder / "sly.jsonl").write_text(sly)
+            yield f"lines: {sly[:60]!r}", partial(outcome_of, partial(read_lines, folder / "sly.jsonl"), learned_from)
+            continue
+        at = rng.choice(ways)
+        sly = replaced(tree, at, worse(part_at(tree, at), rng))
+        try: write_tree(folder / "sly.rlb", sly, "memory")
+        except TypeError: continue
+        told = f"ring: {'.'.join(map(str, at))} is {str(part_at(sly, at))[:60]!r}"
+        yield told, partial(outcome_of, partial(load_ring, folder / "sly.rlb"), learned_from)
+
+
+def worse_json(text, rng):
+    "JSON with one wrong part, or text that may be none any more"
+    tree = json.loads(text)
+    at = rng.choice(list(places(tree)))
+    try: return json.dumps(replaced(tree, at, worse(part_at(tree, at), rng)))
+    except TypeError: return changed_text(text, rng)
+
+
+def recorded_on(recorder):
+    "What a recording that was accepted must be able to do"
+    rows = recorder.gather(recorder.latest())
+    for i in range(min(3, len(rows))):
+        recorder.add(rows[i:i + 1])
+    recorder.ahead(recorder.latest(), 3)
+    recorder.close()
+
+
+def hostile_recordings(rng, folder):
+    "(name, outcome) of recordings in which one thing is wrong"
+    from rlbench.buffers.recordings import open_recording, start_recording
+    ring = small_ring()
+    recorder = start_recording(folder / "good", 20, 1, 4)
+    rows = ring.gather(ring.latest())
+    for i in 2 * list(range(len(rows))):
+        recorder.add(rows[i:i + 1])
+    recorder.close()
+    files = sorted((folder / "good").iterdir())
+    while True:
+        sly = folder / "sly"
+        shutil.rmtree(sly, ignore_errors=True)
+        shutil.copytree(folder / "good", sly)
+        file = sly / rng.choice([*[one.name for one in files], *["ring.json"] * len(files)])
+        if file.name == "ring.json":
+            file.write_text(worse_json(file.read_text(), rng))
+        else:
+            content = bytearray(file.read_bytes())
+            at = rng.randrange(128 if rng.random() < .7 else len(content))
+            how = rng.choice(["changed", "cut", "lost", "doubled"])
+            if how == "changed": content[at] ^= 1 << rng.randrange(8)
+            if how == "cut": del content[at:]
+            if how == "lost": del content[at:at + 3]
+            if how == "doubled": content[at:at] = content[at:at + 3]
+            file.write_bytes(content)
+        told = f"recording: {file.name}: {file.read_bytes()[:70]!r}"
+        yield told, partial(outcome_of, partial(open_recording, sly), recorded_on)
+
+
 # ---- settings
 
 VALUES = [None, "", "text", "5", 0, -1, 1, 3, .5, -.5, 1.5, 10**9, 10**30, float("nan"), float("inf"), True, (), (3,),
@@ -247,6 +351,8 @@ def kills(rng, folder):
 FAMILIES = {    # name -> (generator of cases, share of the number of cases that is asked for)
     "checkpoints with one wrong thing": (hostile_trees, 1),
     "damaged bytes": (damaged_bytes, 1),
+    "data sets": (hostile_data, 1),
+    "recordings": (hostile_recordings, 1),
     "odd settings": (odd_settings, 1),
     "interrupts": (interrupts, .5),
     "kills": (kills, .1),

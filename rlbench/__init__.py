@@ -17,6 +17,7 @@ HOMES = dict( # what can be had from here, and the module it lives in
     evaluate="training.evaluate",
     load="training.trainer",
     make="envs.find",
+    play="launch.commands",
     register="algos.algorithm",
     train="training.train",
 )

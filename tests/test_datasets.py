@@ -164,7 +164,7 @@ def test_damaged_lines_are_named(tmp_path):
     refused("\n".join([*lines[:4], "{}", *lines[5:]]), "lines 2 to 10: column 'obs.place'")
     refused("\n".join(lines[1:]), "first line must say")
     refused("", "first line must say")
-    with pytest.raises(FileProblem, match="No such file"):
+    with pytest.raises(FileProblem, match="no such file"):
         read_lines(tmp_path / "none")
 
 

@@ -1,9 +1,10 @@
 "What cannot be meant is answered with what was wrong, where, and what was expected; and nothing has happened"
 import math
 
+import gymnasium as gym
 import pytest
 
-from rlbench import Trainer, Workbench, evaluate, load, train
+from rlbench import Trainer, Workbench, evaluate, load, make, play, train
 from rlbench.algos.ppo import PPO
 from rlbench.core.state import FileProblem, same
 from rlbench.core.words import ConfigError
@@ -15,7 +16,9 @@ WHOLE = "expected a whole number of at least"
 
 @pytest.fixture(scope="module")
 def trainer():
-    return Trainer("CartPole-v1", "ppo", num_envs=2, n_steps=16, hidden=(8,)).run(steps=40)
+    trainer = Trainer("CartPole-v1", "ppo", num_envs=2, n_steps=16, hidden=(8,)).run(steps=40)
+    assert trainer.policy                                   # has a random stream from now on
+    return trainer
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +47,19 @@ WITH_A_TRAINER = [
     (lambda t: t.until("step", 0), ValueError, f"until: n = 0: {WHOLE} 1"),
     (lambda t: t.until("step", "3"), ValueError, f"until: n = '3': {WHOLE} 1"),
     (lambda t: t.learner.owe(-1), ValueError, f"owe: n = -1: {WHOLE} 1"),
+    (lambda t: t.run(3, stop=True), ValueError, "run: stop = True: expected a function"),
+    (lambda t: t.until("steps"), ValueError, "until 'steps': expected one of event, step, update, episode, iteration"),
+    (lambda t: t.restore([]), FileProblem, "expected what snapshot() gave"),
+    (lambda t: t.save(3), ConfigError, "expected the name of a file or folder, got 3"),
+    (lambda t: t.set(render_mode="human"), ConfigError, "unknown setting 'render_mode'"),
+    (lambda t: t.policy.act("x"), ValueError, "observation 'x': expected numbers of shape (4,)"),
+    (lambda t: t.policy.act(dict(a=1)), ValueError, "observation {'a': 1}: expected numbers of shape (4,)"),
+    (lambda t: t.policy.act([1, 2, 3]), ValueError, "observation of shape (3,), expected (4,) or (B, 4)"),
+    (lambda t: t.policy.act([math.nan] * 4), ValueError, "holds numbers that are not finite"),
+    (lambda t: play(3), TypeError, "or a run's id, folder or file, got int"),
+    (lambda t: play(t, episodes=0), ValueError, f"play: episodes = 0: {WHOLE} 1"),
+    (lambda t: play(t, fps=0), ValueError, "play: fps = 0: expected a number above 0"),
+    (lambda t: play(t, "film.mp4", max_steps=2), ConfigError, "expected a name that ends in .gif"),
     (lambda t: Workbench(t, lr=.1), ConfigError, "lr: a trainer that is given has all that"),
     (lambda t: Workbench(t, "dqn"), ConfigError, "algo: a trainer that is given has all that"),
     (lambda t: Workbench(t, views="values"), ValueError, "expected a list, such as"),
@@ -60,12 +76,50 @@ def test_the_trainer_stays_as_it_was(trainer, call, kind, words):
     assert same(trainer.state(), before)
 
 
+RENDERED = dict(render_mode="rgb_array")
+
+
+def nothing():
+    "Makes no environment"
+
+
+def sized(size):
+    "Wants to be told something"
+
+
+def own_pole():
+    return gym.make("CartPole-v1", render_mode="rgb_array")
+
+
 def pole(**settings):
     return Trainer("CartPole-v1", "ppo", **settings)
 
 
 ALONE = [
     (lambda: Workbench("CartPole-v1"), ConfigError, "which algorithm?"),
+    (lambda: Workbench(3), EnvProblem, "expected an environment's id or a function that makes one, got int"),
+    (lambda: Workbench("CartPole-v1", "ppo", views="values", driver="sync"), ValueError, "such as ['values']"),
+    (lambda: Trainer(3), EnvProblem, "expected an environment's id or a function that makes one, got int"),
+    (lambda: Trainer(env=None), EnvProblem, "expected an environment's id or a function that makes one, got NoneType"),
+    (lambda: Trainer("CartPole-v1"), ConfigError, "CartPole-v1: which algorithm? Give its name, such as"),
+    (lambda: Trainer("CartPole-v1", ["ppo"]), ConfigError, "Expected a name such as 'ppo', got ['ppo']"),
+    (lambda: Trainer(gym.make("CartPole-v1"), "ppo"), EnvProblem, "got TimeLimit, of which copies are needed"),
+    (lambda: Trainer(nothing, "ppo"), EnvProblem, "nothing made NoneType, expected an environment with reset, step"),
+    (lambda: Trainer(sized, "ppo"), EnvProblem, "sized was not made with no env_settings: missing"),
+    (lambda: Trainer(own_pole, "ppo", env_settings=RENDERED), EnvProblem, "not made with env_settings render_mode"),
+    (lambda: pole(env_settings=dict(render_mode="text")), EnvProblem, "'text': expected one of human, rgb_array"),
+    (lambda: pole(env_settings=[1]), EnvProblem, "env_settings: expected a dictionary"),
+    (lambda: pole(config=dict(lr=1)), ConfigError, "config: expected a Config, got dict"),
+    (lambda: pole(seed="a"), ConfigError, "seed = 'a': expected a whole number of at least 0"),
+    (lambda: pole(num_envs=0), ConfigError, "num_envs = 0: expected a whole number from 1"),
+    (lambda: make("CartPole-v1", 0), ValueError, f"make: num_envs = 0: {WHOLE} 1"),
+    (lambda: make("CartPole-v1", "a"), ValueError, f"make: num_envs = 'a': {WHOLE} 1"),
+    (lambda: load(None), ConfigError, "expected the name of a file or folder, got None"),
+    (lambda: load("none.rlb"), FileProblem, "none.rlb: no such file"),
+    (lambda: train("CartPole-v1", "ppo", steps=1, callbacks=print), ConfigError, "expected a list of Callbacks"),
+    (lambda: train("CartPole-v1", "ppo", steps=1, initialize_from=3), ConfigError, "expected the name of a file"),
+    (lambda: train("CartPole-v1", "ppo", **{"bob.lr": .1}), ConfigError, "unknown section 'bob'. There are:"),
+    (lambda: train(config=3), ConfigError, "expected the name of a file or folder, got 3"),
     (lambda: pole(hidden=(-3,)), ConfigError, "hidden = (-3,): expected numbers such as (64, 64) from 1 to 65,536"),
     (lambda: pole(hidden=(0,)), ConfigError, "hidden = (0,)"),
     (lambda: pole(threads=10**9), ConfigError, "threads = 1000000000: expected a whole number from 1 to 1,024"),
@@ -89,8 +143,38 @@ def test_nothing_is_made(call, kind, words, tmp_path, monkeypatch):
 
 
 def test_a_run_is_loaded_into_its_own_environment_only(file):
-    with pytest.raises(FileProblem, match="not a state of Acrobot-v1 .*: .*expected"):
+    with pytest.raises(FileProblem, match="not a state of Acrobot-v1 .*: .*expected .*made with 'CartPole-v1'"):
         load(file, env="Acrobot-v1")
+    with pytest.raises(FileProblem, match="actors: unknown behaviour 'bob'. There are: agent"):
+        load(file, actors=dict(bob=3))
+
+
+YIELDED = [
+    (lambda group, loss, named: (group, named["ratio"], named), "the loss of all is of shape (8,), expected"),
+    (lambda group, loss, named: (group, loss.detach(), named), "the loss of all depends on no parameter"),
+    (lambda group, loss, named: (group, 3., named), "the loss of all is 3.0, expected a tensor with one number"),
+    (lambda group, loss, named: (group, loss, None), "beside the loss of all stands NoneType, expected {name: tensor}"),
+    (lambda group, loss, named: (group, loss), "yielded tuple, expected three: group, loss, {name: tensor}"),
+    (lambda group, loss, named: loss, "yielded Tensor, expected three"),
+    (lambda group, loss, named: ("actor", loss, named), "yielded a loss for 'actor', expected one of its groups: all"),
+]
+
+
+@pytest.mark.parametrize("change, words", YIELDED)
+def test_of_an_algorithm_of_ones_own_it_is_said_what_is_wrong_with_its_loss(change, words):
+    class Mine(PPO):
+        name = "mine"
+
+        def losses(self, nets, batch):
+            return (change(*answer) for answer in super().losses(nets, batch))
+
+    with pytest.raises(ValueError) as found:
+        Trainer("CartPole-v1", Mine(n_steps=8, batch_size=8, hidden=(4,)), num_envs=2).run(steps=16)
+    assert str(found.value).startswith("Mine.losses: ") and words in str(found.value)
+
+
+def test_runs_files_and_trainers_are_played_alike(trainer, file, tmp_path):
+    assert [play(one, tmp_path / "film.gif", max_steps=4) for one in (trainer, file, str(file))] == [4, 4, 4]
 
 
 def test_a_folder_is_no_name_for_a_file(trainer, tmp_path, monkeypatch):

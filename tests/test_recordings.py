@@ -203,5 +203,5 @@ def test_folders_that_hold_no_recording_are_refused(tmp_path):
         start_recording(tmp_path / "a", 10, 1, 2)
     data = (tmp_path / "a" / "rew.npy").read_bytes()
     (tmp_path / "a" / "rew.npy").write_bytes(data[:60])
-    with pytest.raises(FileProblem, match="column 'rew'"):
+    with pytest.raises(FileProblem, match="rew.npy: "):
         open_recording(tmp_path / "a")

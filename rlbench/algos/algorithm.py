@@ -105,6 +105,8 @@ def algorithms():
 # %% ../../nbs/4_algos/400_algorithm.ipynb #29202ec9
 def get(name):
     "The algorithm's class; ConfigError names the nearest"
+    if not isinstance(name, str):
+        raise ConfigError(f"which algorithm? Expected a name such as 'ppo', got {name!r}")
     if name in REGISTRY: return REGISTRY[name]
     known = algorithms()
     if name in known: return known[name]

@@ -4,19 +4,24 @@
 
 # %% auto #0
 __all__ = ['BLOCK', 'seams', 'in_blocks', 'blocks_of', 'poured', 'subset', 'filtered', 'layout', 'check_layouts', 'merged',
-           'save_ring', 'load_ring', 'set_column', 'get_column', 'json_line', 'write_lines', 'read_head', 'read_row',
+           'check_whole', 'check_counts', 'check_shapes', 'check_columns', 'check_stored', 'save_ring', 'load_ring',
+           'set_column', 'get_column', 'json_line', 'write_lines', 'read_head', 'check_promise', 'read_row',
            'column_of', 'read_blocks', 'read_lines', 'minari_package', 'jumps', 'minari_episode', 'to_minari',
            'rows_of_episode', 'from_minari']
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #577949b4
 import json
+import math
+import os
+from numbers import Integral
 
 import numpy as np
 
 from .ring import Ring
 from ..core.batch import Batch, columns, each, like
+from ..core.forms import told_form
 from ..core.spaces import as_columns, from_columns
-from ..core.state import FileProblem, read_tree, write_atomically, write_tree
+from ..core.state import FileProblem, read_tree, reading, write_atomically, write_tree
 from ..core.words import path_of
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #25e6f52e
@@ -94,6 +99,54 @@ def merged(*rings, make=like):
     blocks = (rows for ring in rings for rows in blocks_of(ring, ring.latest()))
     return poured(blocks, sum(map(len, rings)), make)
 
+# %% ../../nbs/3_buffers/36_datasets.ipynb #909403fc
+def check_whole(what, x, low):
+    "FileProblem where something is no whole number of at least `low`, or none that can be counted to"
+    if not isinstance(x, Integral) or isinstance(x, bool) or not low <= x < 2**48:
+        raise FileProblem(f"{what} is {x!r}, expected a whole number of at least {low}")
+
+def check_counts(noted):
+    "FileProblem where places, and rows that were written or forgotten, cannot be those of a ring"
+    check_whole("capacity", noted["capacity"], 1)
+    check_whole("num_envs", noted["num_envs"], 1)
+    for name in ("forgotten", "written"):
+        count = noted[name]
+        if not isinstance(count, np.ndarray) or (count.dtype, count.shape) != (np.int64, (noted["num_envs"],)):
+            raise FileProblem(f"{name}: {told_form(count)}, expected int64 ({noted['num_envs']},)")
+    if not ((0 <= noted["forgotten"]) & (noted["forgotten"] <= noted["written"])).all():
+        raise FileProblem("written and forgotten: counts of rows that cannot be")
+
+# %% ../../nbs/3_buffers/36_datasets.ipynb #87e8ea6a
+def check_shapes(rows, lead):
+    "FileProblem where columns have other leading axes or no numbers, or where ends are no flags"
+    for name, x in columns(rows):
+        if x.shape[:len(lead)] != lead or x.dtype.kind not in "biuf":
+            raise FileProblem(f"column {name}: {told_form(x)}, expected numbers with the axes {lead} first")
+    for name in ("term", "trunc"):
+        if name in rows and (rows[name].dtype != bool or rows[name].shape != lead):
+            raise FileProblem(f"column {name}: {told_form(rows[name])}, expected bool {lead}")
+
+# %% ../../nbs/3_buffers/36_datasets.ipynb #10954f96
+def check_columns(rows, lead):
+    "The same, and FileProblem where rewards are not finite"
+    check_shapes(rows, lead)
+    if "rew" not in rows: return
+    if rows["rew"].shape != lead or not np.isfinite(rows["rew"]).all():
+        raise FileProblem(f"column rew: expected finite numbers of shape {lead}")
+
+def check_stored(tree):
+    "FileProblem where a tree is not the state of a plain ring"
+    check_counts(tree)
+    rows = tree["rows"]
+    if rows is None:
+        if tree["written"].any():
+            raise FileProblem("rows were written, and there are none")
+        return
+    if not isinstance(rows, Batch) or not all(isinstance(name, str) for name in rows):
+        raise FileProblem(f"rows: {told_form(rows)}, expected a Batch")
+    used = min(max(int(tree["written"].max()), 1), tree["capacity"])
+    check_columns(rows, (used, tree["num_envs"]))
+
 # %% ../../nbs/3_buffers/36_datasets.ipynb #e1f0000d
 def save_ring(path, ring):
     "Write a memory to one file"
@@ -102,13 +155,15 @@ def save_ring(path, ring):
 def load_ring(path, make=like):
     "The ring that `save_ring` wrote; FileProblem where it was more than a plain ring"
     tree = read_tree(path, kind="memory")
-    ring = Ring(tree["capacity"], tree["num_envs"], make)
-    more = sorted(tree.keys() - ring.state().keys())
-    if more:
-        raise FileProblem(f"{path}: holds more than a plain ring ({', '.join(more)}); "
-                          "make the memory it was, and restore(read_tree(path, 'memory'))")
-    ring.restore(tree)
-    return ring
+    with reading(path):
+        more = sorted(tree.keys() - Ring(1, 1).state().keys())
+        if more:
+            raise FileProblem(f"holds more than a plain ring ({', '.join(more)}); make the memory it was, and "
+                              "restore(read_tree(path, 'memory'))")
+        check_stored(tree)
+        ring = Ring(tree["capacity"], tree["num_envs"], make)
+        ring.restore(tree)
+        return ring
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #bc85e44a
 def set_column(batch, name, column):
@@ -143,10 +198,25 @@ def read_head(path, file):
     "The first line of a file of rows, which says what it holds"
     try: head = json.loads(file.readline())
     except ValueError: head = None
-    if not isinstance(head, dict) or head.get("format") != "rlbench rows":
+    if not isinstance(head, dict) or head.get("format") != "rlbench rows" or not {"rows", "columns"} <= head.keys():
         raise FileProblem(f'{path}: the first line must say {{"format": "rlbench rows", '
                           '"version": 1, "rows": …, "columns": {name: [type, shape], …}}')
     return head
+
+# %% ../../nbs/3_buffers/36_datasets.ipynb #aca0b248
+def check_promise(head, size):
+    "FileProblem where the first line of a file of so many bytes promises what cannot be in it"
+    check_whole("rows", head["rows"], 1)
+    if not isinstance(head["columns"], dict) or not head["columns"]:
+        raise FileProblem(f"columns: {told_form(head['columns'])}, expected {{name: [type, shape]}}")
+    numbers = 0
+    for name, (kind, shape) in head["columns"].items():
+        if np.dtype(kind).kind not in "biuf":
+            raise FileProblem(f"column {name}: {kind}, expected a type of numbers")
+        for length in shape: check_whole(f"column {name}: an axis", length, 0)
+        numbers += math.prod(shape)
+    if head["rows"] * max(1, numbers) > size:             # a digit is a byte
+        raise FileProblem(f"{head['rows']} rows are promised, of {numbers} numbers each; it has {size} bytes")
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #20e59364
 def read_row(path, file, number, promised):
@@ -161,7 +231,7 @@ def column_of(lines, name, kind, shape):
     "A column (B, ...) of parsed lines; ValueError where a line has another one"
     try:
         return np.array([get_column(line, name) for line in lines], kind).reshape(len(lines), *shape)
-    except (KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise ValueError(f"column {name!r} is not {kind} of shape {shape} throughout ({problem})") from None
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #e1f00015
@@ -181,12 +251,14 @@ def read_blocks(path, head, file):
 def read_lines(path, make=like):
     "The data set that `write_lines` wrote"
     path = path_of(path)
-    try: file = path.open(encoding="utf-8")
-    except OSError as problem:
-        raise FileProblem(f"{path}: {problem.strerror}") from None
-    with file:
+    with reading(path), open(path, encoding="utf-8") as file:
         head = read_head(path, file)
-        return poured(read_blocks(path, head, file), head["rows"], make)
+        check_promise(head, os.fstat(file.fileno()).st_size)
+        data = poured(read_blocks(path, head, file), head["rows"], make)
+        if file.read(1):
+            raise FileProblem(f"more than the {head['rows']} rows that were promised")
+        check_columns(data.places, (head["rows"],))
+        return data
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #f1a972b8
 def minari_package():

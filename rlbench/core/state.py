@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['PLAIN', 'LEAVES', 'READ', 'VERSION', 'Streams', 'refuse_kind', 'snapshot', 'same', 'as_bits', 'told_state',
            'went_back', 'FileProblem', 'write_atomically', 'write_text', 'append_text', 'has_plain_keys', 'to_json',
-           'from_json', 'write_tree', 'check_ordinary', 'check_sizes', 'array_in', 'Arrays', 'checked_head',
+           'from_json', 'write_tree', 'check_ordinary', 'check_sizes', 'array_in', 'Arrays', 'checked_head', 'reading',
            'read_tree']
 
 # %% ../../nbs/0_core/07_state.ipynb #f10950d7
+import contextlib
 import copy
 import json
 import math
@@ -250,20 +251,27 @@ def checked_head(path, archive, kind):
         raise FileProblem(f"{path}: format {head['version']} is {age} than this rlbench reads ({VERSION})")
     return head
 
-# %% ../../nbs/0_core/07_state.ipynb #fbea8ec0
-def read_tree(path, kind):
-    "The tree that `write_tree` wrote; FileProblem says why where it cannot be had"
-    path = path_of(path)
+# %% ../../nbs/0_core/07_state.ipynb #cc98625f
+@contextlib.contextmanager
+def reading(path):
+    "Within it, whatever goes wrong with a file is a FileProblem that names it"
     check_ordinary(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            check_sizes(archive)
-            head = checked_head(path, archive, kind)
-            return from_json(head["tree"], Arrays(archive))
-    except FileProblem: raise
+    try: yield
+    except FileProblem as problem:
+        told = str(problem)
+        raise problem if str(path) in told else FileProblem(f"{path}: {told}") from None
     except zipfile.BadZipFile as problem:
         raise FileProblem(f"{path}: truncated, damaged or not an rlbench file ({problem})") from None
     except OSError as problem:
         raise FileProblem(f"{path}: cannot be read ({problem.strerror or problem})") from None
-    except Exception as problem:                          # a damaged file fails wherever it is damaged
+    except Exception as problem:
         raise FileProblem(f"{path}: damaged ({type(problem).__name__}: {problem})") from None
+
+# %% ../../nbs/0_core/07_state.ipynb #fbea8ec0
+def read_tree(path, kind):
+    "The tree that `write_tree` wrote; FileProblem says why where it cannot be had"
+    path = path_of(path)
+    with reading(path), zipfile.ZipFile(path) as archive:
+        check_sizes(archive)
+        head = checked_head(path, archive, kind)
+        return from_json(head["tree"], Arrays(archive))

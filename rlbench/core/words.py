@@ -170,7 +170,9 @@ def translations(word, known):
 
 # %% ../../nbs/0_core/00_words.ipynb #ef46306b
 def path_of(text):
-    "A path as a person writes it: ~ is the home folder"
+    "A path as a person writes it: ~ is the home folder; ConfigError where it is no name"
+    if not isinstance(text, (str, Path)):
+        raise ConfigError(f"expected the name of a file or folder, got {text!r}")
     try: return Path(text).expanduser()
     except RuntimeError:
         return Path(text)                # ~nobody: there is no such home

@@ -12,7 +12,8 @@ import copy
 import gc
 import importlib
 import importlib.util
-from functools import cached_property
+import inspect
+from functools import cached_property, partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from subprocess import Popen
@@ -23,6 +24,7 @@ import numpy as np
 from gymnasium.utils import env_checker
 
 from ..core.batch import TextTable
+from ..core.settings import whole_number
 from ..core.spaces import AGENT, parts_of
 from ..core.words import nearest, path_of
 from .answers import Answering, AnsweringTeam, AnsweringVector, is_known
@@ -81,6 +83,9 @@ class Maker:
         creator = gym.envs.registration.load_env_creator(spec.entry_point)
         modes = getattr(creator, "metadata", {}).get("render_modes", ())
         self.id = spec.id
+        asked = settings.get("render_mode")
+        if asked is not None and modes and asked not in modes:
+            raise EnvProblem(f"{spec.id}: render_mode {asked!r}: expected one of {', '.join(modes)}")
         self.settings = (dict(render_mode="rgb_array") if "rgb_array" in modes else {}) | settings
 
     def __call__(self):
@@ -99,6 +104,25 @@ def look_at(vec):
         vec.envs = [looked_at(env, True) for env in vec.envs]
     if isinstance(vec, HeldVector) and not is_known(vec.env) and not isinstance(vec.env, AnsweringVector):
         vec.env = AnsweringVector(vec.env, vec.id)
+
+# %% ../../nbs/1_envs/105_find.ipynb #7a72fcea
+def check_call(name, own, settings):
+    "EnvProblem where a function or class does not take these settings"
+    try: inspect.signature(own).bind(**settings)
+    except TypeError as problem:
+        given = f"env_settings {', '.join(settings)}" if settings else "no env_settings"
+        raise EnvProblem(f"{name} was not made with {given}: {problem}") from None
+    except ValueError:
+        pass                               # written in C, it does not say what it takes
+
+# %% ../../nbs/1_envs/105_find.ipynb #feb38516
+def made_by(name, own, settings):
+    "An environment made by a function or class of somebody's; EnvProblem where it is none"
+    check_call(name, own, settings)
+    env = own(**settings)
+    if hasattr(env, "reset") and hasattr(env, "step") and hasattr(env, "close"):
+        return env
+    raise EnvProblem(f"{name} made {type(env).__name__}, expected an environment with reset, step and close")
 
 # %% ../../nbs/1_envs/105_find.ipynb #46816bc5
 class Source:
@@ -204,6 +228,8 @@ class Ready:
 # %% ../../nbs/1_envs/105_find.ipynb #a855e729
 def find(env, settings):
     "The source of an environment: an id, 'file.py:Name', a function or class that makes one or a VecEnv, or a VecEnv"
+    if not isinstance(settings, dict):
+        raise EnvProblem(f"env_settings: expected a dictionary for the environment's constructor, got {settings!r}")
     if isinstance(env, VecEnv):
         if settings:
             raise EnvProblem(f"env_settings {', '.join(settings)}: {env.id} is made already, and nobody takes them")
@@ -214,9 +240,10 @@ def find(env, settings):
         own = from_code(TEAMS.get(env, env))
         name = env
     if callable(own):
-        return Source(name, lambda: own(**settings), settings=settings)
+        return Source(name, partial(made_by, name, own, settings), settings=settings)
     if not isinstance(env, str):
-        raise EnvProblem(f"expected an environment's id or a function that makes one, got {type(env).__name__}")
+        hint = ", of which copies are needed: pass what makes it" if hasattr(env, "reset") else ""
+        raise EnvProblem(f"expected an environment's id or a function that makes one, got {type(env).__name__}{hint}")
     spec = known(env)
     return Source(env, Maker(spec, settings), spec, settings)
 
@@ -226,6 +253,7 @@ def make(env,             # gymnasium id, 'file.py:Name', or a function or class
          native=True,     # use the environment's own vectorised form, if it has one and num_envs > 1
          **settings):     # passed to the environment's constructor
     "N copies of an environment as one `VecEnv`"
+    num_envs = whole_number("make: num_envs", num_envs, low=1)
     return find(env, settings).vector(num_envs, native)
 
 # %% ../../nbs/1_envs/105_find.ipynb #9e1e332c

@@ -25,7 +25,7 @@ def usual_driver():
 def trainer_for(env, algo, settings):
     "A trainer that is given, or a new one; ConfigError where a given one is told what it is"
     if not isinstance(env, Trainer):
-        if algo is None:
+        if algo is None and isinstance(env, str):
             raise ConfigError(f"which algorithm? Workbench({env!r}, \"ppo\"), for example")
         return Trainer(env, algo, **settings)
     told = [*(["algo"] if algo else []), *settings]

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['FLAGS', 'KINDS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 'MISTAKES', 'COMMANDS', 'assignments',
            'by_behaviour', 'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation',
-           'text_of_evaluation', 'named_trainer', 'run_evaluate', 'drawn', 'frames_of', 'write_animation', 'run_play',
-           'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview', 'kind_of', 'run_algorithms',
+           'text_of_evaluation', 'named_trainer', 'run_evaluate', 'drawn', 'frames_of', 'write_animation', 'play',
+           'run_play', 'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview', 'kind_of', 'run_algorithms',
            'settings_table', 'run_explain', 'bench_notebook', 'run_lab', 'tell_line', 'carry_out']
 
 # %% ../../nbs/9_launch/90_commands.ipynb #2fa4d380
@@ -24,7 +24,7 @@ import numpy as np
 from ..algos.algorithm import algorithms, get
 from ..core.batch import TextTable
 from ..core.config import Config
-from ..core.settings import fields_of, parse_value, plain
+from ..core.settings import fields_of, parse_value, plain, whole_number
 from ..core.spaces import SpaceProblem, Spec
 from ..core.state import FileProblem, Streams, write_atomically, write_text
 from ..core.words import ConfigError, path_of
@@ -32,7 +32,7 @@ from ..envs.env import EnvProblem
 from ..envs.find import make
 from ..envs.place import why_no_picture
 from ..training.evaluate import evaluate
-from ..training.checkpoints import RunProblem, find_run, newest
+from ..training.checkpoints import RunProblem, find_run, newest, trainer_of
 from ..training.runs import RunSettings
 from ..training.setup import TrainerSettings
 from ..training.train import agree, train
@@ -148,7 +148,7 @@ KINDS = {".gif": "GIF", ".webp": "WEBP", ".png": "PNG"}
 def write_animation(path, pictures, fps):
     "Frames (H, W, 3) -> an animated .gif, .webp or .png; ConfigError for any other ending"
     from PIL import Image
-    suffix = Path(path).suffix.lower()
+    suffix = Path(str(path)).suffix.lower()
     if suffix not in KINDS:
         raise ConfigError(f"--output {path}: expected a name that ends in {', '.join(KINDS)}")
     first, *others = [Image.fromarray(picture) for picture in pictures]
@@ -156,10 +156,24 @@ def write_animation(path, pictures, fps):
     write_atomically(path, lambda file: first.save(file, KINDS[suffix], **film))
 
 # %% ../../nbs/9_launch/90_commands.ipynb #c8637d7d
+def play(run,               # whose policy: a Trainer, or a run's id, folder or file
+         output="play.gif", # .gif, .webp or animated .png
+         episodes=1,        # how many
+         seed=1,            # of the fresh environment
+         max_steps=1000,    # pictures at most
+         fps=30):           # pictures a second
+    "Draw greedy episodes into an animated image -> how many pictures it has"
+    episodes = whole_number("play: episodes", episodes, low=1)
+    max_steps = whole_number("play: max_steps", max_steps, low=1)
+    if not isinstance(fps, (int, float)) or not fps > 0:
+        raise ValueError(f"play: fps = {fps!r}: expected a number above 0")
+    pictures = frames_of(trainer_of(run), episodes, seed, max_steps)
+    write_animation(output, pictures, fps)
+    return len(pictures)
+
 def run_play(args):
-    pictures = frames_of(named_trainer(args), args.episodes, args.seed, args.max_steps)
-    write_animation(args.output, pictures, args.fps)
-    print(f"{args.output}: {len(pictures)} frames")
+    count = play(named_trainer(args), args.output, args.episodes, args.seed, args.max_steps, args.fps)
+    print(f"{args.output}: {count} frames")
     return 0
 
 # %% ../../nbs/9_launch/90_commands.ipynb #9c936285

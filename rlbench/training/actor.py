@@ -117,11 +117,15 @@ def as_batch(obs, space):
             raise ValueError(f"observation with parts {sorted(obs)}, expected {sorted(parts)}")
         made = {name: as_batch(obs[name], part) for name, part in parts.items()}
         return Batch({name: rows for name, (rows, _) in made.items()}), all(single for _, single in made.values())
-    obs = np.asarray(obs, space.dtype)
+    try: obs = np.asarray(obs, space.dtype)
+    except (TypeError, ValueError):
+        raise ValueError(f"observation {obs!r}: expected numbers of shape {space.shape} or (B, …)") from None
     lead = obs.ndim - len(space.shape)
     if lead not in (0, 1) or obs.shape[lead:] != space.shape:
         raise ValueError(f"observation of shape {obs.shape}, expected {space.shape} or "
                          f"(B, {', '.join(map(str, space.shape))})")
+    if obs.dtype.kind == "f" and not np.isfinite(obs).all():
+        raise ValueError(f"observation of shape {obs.shape} holds numbers that are not finite")
     return np.ascontiguousarray(obs if lead else obs[None]), lead == 0
 
 # %% ../../nbs/6_training/60_actor.ipynb #d01da321

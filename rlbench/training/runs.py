@@ -64,6 +64,17 @@ def as_csv(columns, rows):
     writer.writerows(rows)
     return text.getvalue()
 
+# %% ../../nbs/6_training/67_runs.ipynb #140dd946
+def row_in(line):
+    "The row of metrics in a line of JSON, or nothing where it is none"
+    try: row = json.loads(line)
+    except (ValueError, RecursionError): return {}
+    return row if isinstance(row, dict) else {}
+
+def numbers_in(rows, name):
+    "[(number of this name, row), …] of the rows that have one"
+    return [(row[name], row) for row in rows if type(row.get(name)) in (int, float)]
+
 # %% ../../nbs/6_training/67_runs.ipynb #6bad0cd5
 class MetricsFiles:
     "metrics.jsonl and metrics.csv in a folder"
@@ -74,13 +85,10 @@ class MetricsFiles:
         self.columns = []
 
     def read(self):
-        "Rows of the file; a last line that a crash cut short is left out"
-        rows = []
-        text = self.lines.read_text() if self.lines.exists() else ""
-        for line in text.splitlines():
-            try: rows.append(json.loads(line))
-            except json.JSONDecodeError: break
-        return rows
+        "Rows of the file; a line that is none, or that a crash cut short, is left out"
+        text = self.lines.read_text(errors="replace") if self.lines.exists() else ""
+        rows = [row_in(line) for line in text.splitlines()]
+        return [row for row in rows if row]
 
     def write(self, rows):
         "Begin both files anew, with these rows"
@@ -259,7 +267,7 @@ class RunFolder:
 # %% ../../nbs/6_training/67_runs.ipynb #d8b6cda9
 def rows_until(rows, unit, count):
     "The rows up to a count"
-    return [row for row in rows if row[unit] <= count]
+    return [row for here, row in numbers_in(rows, unit) if here <= count]
 
 # %% ../../nbs/6_training/67_runs.ipynb #581ec94b
 def take_up(run, trainer):
@@ -271,7 +279,7 @@ def take_up(run, trainer):
         kept = rows_until(run.metrics.read(), run.unit, run.before)
         run.status.read()
     run.metrics.write(kept)
-    if kept: run.started -= kept[-1]["time"]
+    run.started -= sum(seconds for seconds, _ in numbers_in(kept[-1:], "time"))
     for row in trainer.metrics.rows[-1:]:
         if "fresh_episodes" in row and not any("fresh_episodes" in one for one in kept[-1:]):
             run.write(row)

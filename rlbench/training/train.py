@@ -274,6 +274,8 @@ def finish(trainer, settings, run, interrupt, progress):
 # %% ../../nbs/6_training/68_train.ipynb #d4abdf81
 def attach_all(callbacks, trainer, resume):
     "Let all of them watch a trainer -> those with hooks"
+    if not isinstance(callbacks, (list, tuple)):
+        raise ConfigError(f"callbacks: expected a list of Callbacks or functions, got {callbacks!r}")
     hooks = [one for one in callbacks if isinstance(one, Callbacks)]
     for one in callbacks:
         if not callable(one) and not hasattr(one, "attach"):

@@ -20,9 +20,9 @@ from .actor import Policy
 from .checks import check_state, rehearse
 from .interrupts import StopOnInterrupt, Undivided
 from .rule import UNITS
-from .setup import (as_told, cast_for, change, checked_source, config_for, envs_for, memories_for,
-                                    new_actors_and_learners, put_back_or_stay, saved_cast, saved_memories,
-                                    state_of, told_whole)
+from .setup import (as_told, cast_for, change, checked_config, checked_source, config_for, envs_for,
+                                    memories_for, new_actors_and_learners, put_back_or_stay, saved_cast,
+                                    saved_memories, state_of, told_whole)
 
 # %% ../../nbs/6_training/64_trainer.ipynb #19bcaf64
 @contextlib.contextmanager
@@ -103,6 +103,8 @@ class Stepwise(Undivided):
         if (steps is None) == (updates is None):
             raise ValueError("run: give steps= (of the environment) or updates= (steps on minibatches), one of them")
         if updates: self.check_possible("update")
+        if not callable(stop):
+            raise ValueError(f"run: stop = {stop!r}: expected a function that says when to stop")
         unit = "steps" if updates is None else "updates"
         count = whole_number(f"run: {unit}", steps if updates is None else updates)
         goal = Progress(self, unit, getattr(self, unit) + count, progress)
@@ -206,7 +208,7 @@ class Trainer(Asked):
     "A run that you advance"
 
     def __init__(self, env,         # gymnasium id, 'file.py:Name', or what makes one
-                 algo,              # name, Algorithm or Actor, or {behaviour: one of these}
+                 algo=None,         # name, Algorithm or Actor, or {behaviour: one of these}
                  *, config=None,    # a Config that was put together before
                  env_settings=None, # of the environment's constructor
                  memory=None,       # a memory from outside, or {behaviour: memory}
@@ -215,7 +217,7 @@ class Trainer(Asked):
         self.env_settings = env_settings or {}
         source = find(env, self.env_settings)
         self.cast = cast_for(source, algo)
-        self.config = config or config_for(self.cast)
+        self.config = checked_config(config) or config_for(self.cast)
         self.config.add("python", settings)
         self.settings = self.config.values["trainer"]
         torch.set_num_threads(self.settings.threads)      # another number gives other last bits
@@ -262,6 +264,13 @@ class Trainer(Asked):
         "Write the whole run to one file"
         write_tree(path, told_whole(self), kind="checkpoint")
 
+# %% ../../nbs/6_training/64_trainer.ipynb #e7410eb9
+def told_before(source, cast, config, env_settings, memory):
+    "A trainer of whose environment nothing is said: it was said when the run began, and who loads it is told otherwise"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CannotGoBack)
+        return Trainer(source, cast, config=config, env_settings=env_settings, memory=memory)
+
 # %% ../../nbs/6_training/64_trainer.ipynb #31d4120d
 def from_tree(path, tree, env, actors, device, fresh_episodes):
     "The trainer that stands in a file"
@@ -273,9 +282,7 @@ def from_tree(path, tree, env, actors, device, fresh_episodes):
         config.add("load", dict(device=device))
         tree["state"]["config"] = config.state()
     memories = saved_memories(tree["state"]["learners"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CannotGoBack)     # said when the run began; whoever loads is told in an error
-        trainer = Trainer(source, cast, config=config, env_settings=tree["env_settings"], memory=memories)
+    trainer = told_before(source, cast, config, tree["env_settings"], memories)
     with closed_if_it_fails(trainer):
         check_state(trainer, tree["state"])
         trainer.restore(tree["state"], fresh_episodes)
@@ -293,4 +300,5 @@ def load(path, env=None, # what makes the environment, where the run was made fr
     try: return from_tree(path, tree, env, actors or {}, device, fresh_episodes)
     except Exception as problem:
         text = str(as_told(problem)).removeprefix(f"{path}: ")
-        raise FileProblem(f"{path}: {text}") from problem
+        other = f" (it was made with {tree['env']!r})" if env not in (None, tree["env"]) and tree["env"] else ""
+        raise FileProblem(f"{path}: {text}{other}") from problem
