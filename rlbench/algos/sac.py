@@ -67,8 +67,7 @@ def usual_entropy(space):
 @dataclass(frozen=True)
 class SACSettings(Algorithm):
     "What can be set"
-    lr: float | Schedule = hp(3e-4, "learning rate of policy and temperature", up="learning is steady but slow",
-                              low=0)
+    lr: float | Schedule = hp(3e-4, "learning rate of policy and temperature", up="learning is steady but slow", low=0)
     critic_lr: float | Schedule = hp(1e-3, "learning rate of the critics", up="the critics lag behind", low=0)
     batch_size: int = hp(256, "transitions in a minibatch", up="updates are noisy", low=1, high=1_000_000)
     buffer_size: int = hp(1_000_000, "transitions remembered, over all environments", up="it forgets what it knew",
@@ -84,8 +83,7 @@ class SACSettings(Algorithm):
                                       "none: -1 for each dimension of [-1, 1]",
                                       up="it settles too early", live=False)
     hidden: tuple[int, ...] = hp((256, 256), "units of the hidden layers", up="behaviour is too simple",
-                                 low=1, high=65_536,
-                                 live=False)
+                                 low=1, high=65_536, live=False)
 
 # %% ../../nbs/4_algos/443_sac.ipynb #4510492c
 class SACNets(Replaying, SACSettings):

@@ -92,6 +92,12 @@ def standing(trainer):
     switches = {name: getattr(trainer, name) for name in SWITCHES}
     return dict(settings=trainer.config.changed, switches=switches)
 
+# %% ../../nbs/8_lab/840_journal.ipynb #1cee33c7
+def strangers(now, known, strayed):
+    "What changed past the workbench, in words; nothing if all is as it is known"
+    words = [word for word in now if now[word] != known[word]]
+    return " and ".join([*words, "the place"] if strayed else words)
+
 # %% ../../nbs/8_lab/840_journal.ipynb #913b05f2
 class Journal:
     "What was done to a run since it began, as lines of code"
@@ -105,12 +111,8 @@ class Journal:
         now = standing(owner.trainer)
         since = owner.count - self.told
         lines = [*self.lines, f"trainer.until('event', {since})"] if since else [*self.lines]
-        strange = [word for word in now if now[word] != self.known[word]]
-        if owner.strayed or owner.place != place_of(owner.trainer):
-            strange.append("the place")
-        if strange:
-            lines.append(f"# {' and '.join(strange)} changed past the workbench: no line repeats that")
-        return lines
+        strange = strangers(now, self.known, owner.strayed or owner.place != place_of(owner.trainer))
+        return [*lines, f"# {strange} changed past the workbench: no line repeats that"] if strange else lines
 
     def write(self, owner, lines):
         "Something was done, and this is all that leads there"

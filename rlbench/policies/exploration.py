@@ -36,14 +36,16 @@ def epsilon_noise(space):
     return Noise("random", (1 + int(space.n),))
 
 # %% ../../nbs/2_policies/24_exploration.ipynb #87b67a9b
-def epsilon_greedy_alone(q,       # [A action values]
-                         noise,   # [1 + A numbers], uniform in [0, 1)
+def epsilon_greedy_alone(q,       # (1, A) action values
+                         noise,   # (1, 1 + A) uniform in [0, 1)
                          epsilon):# probability of a random action
-    "The same for one row -> the number of an action"
-    explore, *ties = noise
-    best = -math.inf if explore < epsilon else max(q)
-    in_the_tie = [act for act, value in enumerate(q) if not value < best]
-    return max(in_the_tie, key=ties.__getitem__)
+    "The same for one row -> (1,)"
+    [values] = q.tolist()
+    [[explore, *ties]] = noise.tolist()
+    best = -math.inf if explore < epsilon else max(values)
+    in_the_tie = [act for act, value in enumerate(values) if not value < best]
+    act = max(in_the_tie, key=ties.__getitem__)
+    return torch.from_numpy(np.array([act]))              # a tenth of the time of torch.tensor
 
 # %% ../../nbs/2_policies/24_exploration.ipynb #9b4b2a77
 def chances(q,            # (..., A) action values
@@ -183,8 +185,7 @@ class Exploring(ExplorationSettings):
         if self.exploration == "boltzmann":
             return boltzmann(q, noise, self.temperature, mask)
         if len(q) == 1 and mask is None and q.is_cpu:
-            act = epsilon_greedy_alone(*q.tolist(), *noise.tolist(), self.epsilon)
-            return torch.from_numpy(np.array([act]))      # a tenth of the time of torch.tensor
+            return epsilon_greedy_alone(q, noise, self.epsilon)
         return epsilon_greedy(q, noise, self.epsilon, mask)
 
     def chances_of(self, q): # (..., A)
