@@ -455,6 +455,13 @@ def test_taking_over_by_hand(bench):
     assert wb.step("update").player.state == "paused"
 
 
+def test_taking_over_by_the_name_of_an_action(bench):
+    wb = bench("rlbench/CliffWalk-v0", "qlearning", views=["buffer"])
+    assert wb.act("up").trainer.obs["agent"].tolist() == [24]
+    with pytest.raises(ValueError, match="did you mean 'right'"):
+        wb.act("rigth")
+
+
 def test_taking_over_where_actions_are_numbers_in_a_box(bench):
     wb = bench("Pendulum-v1", "sac", seed=0)
     wb.act([1.5])

@@ -8,6 +8,7 @@ __all__ = ['Waiting', 'Going', 'Changing', 'Keeping', 'Hands']
 # %% ../../nbs/8_lab/854_hands.ipynb #5744fd27
 from functools import partial
 
+import gymnasium as gym
 import numpy as np
 
 from ..core.words import unknown
@@ -15,6 +16,7 @@ from .inspect import is_held
 from .journal import recorded
 from .owner import Goal, check_possible
 from .player import set_out_for
+from .views import action_names
 from ..training.actor import as_batch
 from ..training.evaluate import evaluate
 
@@ -98,6 +100,13 @@ class Hand:
     def __getattr__(self, name):
         return getattr(self.actor, name)
 
+# %% ../../nbs/8_lab/854_hands.ipynb #58252163
+def action_called(name, env, space):
+    "The number of an action that the environment has a name for; ValueError names the nearest"
+    names = action_names(env, space)
+    if name in names: return int(space.start) + names.index(name)
+    raise ValueError(unknown("action", name, names))
+
 # %% ../../nbs/8_lab/854_hands.ipynb #7a8ca0e9
 def check_hand(trainer, who, act):
     "The action as a batch of one; ValueError where it is none, or where it would be learned from wrongly"
@@ -106,6 +115,8 @@ def check_hand(trainer, who, act):
         raise ValueError(f"{name} learns only from actions that its own policy chose. To act by hand, "
                          f"take a trainer in which it only acts: Trainer(env, trainer.actors[{who!r}])")
     space = trainer.env.behaviours[who].action_space
+    named = isinstance(act, str) and isinstance(space, gym.spaces.Discrete)
+    if named: act = action_called(act, trainer.env, space)
     try:
         rows, single = as_batch(act, space)
     except (TypeError, ValueError):
