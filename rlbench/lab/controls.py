@@ -176,7 +176,7 @@ class LearnMore:
         self.widget = captioned("", self.button, styled(self.n, "rl-learn-n"))
 
 # %% ../../nbs/8_lab/851_controls.ipynb #94db4c31
-def at_once(verb, *args, **named):
+def directly(verb, *args, **named):
     "Give an order, and do not wait for the answer"
     return verb(*args, **named)
 
@@ -184,7 +184,7 @@ def at_once(verb, *args, **named):
 class Controls:
     "Play, pause, reset, steps, updates, speed, switches"
     def __init__(self, player,
-                 order=at_once,         # order(verb, *args) gives an order to the player
+                 order=directly,         # order(verb, *args) gives an order to the player
                  who=lambda: None):     # -> the behaviour that is looked at
         self.play = button("Play", "play", "go on until paused (space)", partial(order, player.play), icon="play")
         self.play.button_style = "primary"

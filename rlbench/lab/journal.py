@@ -6,7 +6,7 @@
 __all__ = ['Journal', 'recorded', 'snippet']
 
 # %% ../../nbs/8_lab/840_journal.ipynb #0f67952b
-from ..algos.algorithm import REGISTRY, Algorithm
+from ..algos.algorithm import REGISTRY
 from ..core.settings import plain
 from .owner import place_of
 from ..training.actor import Actor
@@ -87,7 +87,7 @@ def beginning(trainer):
     return lines
 
 # %% ../../nbs/8_lab/840_journal.ipynb #78be00c2
-def standing(trainer):
+def as_it_stands(trainer):
     "Settings and switches of a moment: {word: …}"
     switches = {name: getattr(trainer, name) for name in SWITCHES}
     return dict(settings=trainer.config.changed, switches=switches)
@@ -104,11 +104,11 @@ class Journal:
     def __init__(self, trainer, lines=None): # lines: that lead to where the trainer is; None: as it tells itself
         self.lines = beginning(trainer) if lines is None else lines
         self.told = 0                        # events that the lines lead through
-        self.known = standing(trainer)
+        self.known = as_it_stands(trainer)
 
     def look(self, owner): # who has the trainer, counts its events, and knows whether it strayed
         "All lines, to the present"
-        now = standing(owner.trainer)
+        now = as_it_stands(owner.trainer)
         since = owner.count - self.told
         lines = [*self.lines, f"trainer.until('event', {since})"] if since else [*self.lines]
         strange = strangers(now, self.known, owner.strayed or owner.place != place_of(owner.trainer))
@@ -118,7 +118,7 @@ class Journal:
         "Something was done, and this is all that leads there"
         self.lines = lines
         self.told = owner.count
-        self.known = standing(owner.trainer)
+        self.known = as_it_stands(owner.trainer)
 
 # %% ../../nbs/8_lab/840_journal.ipynb #1aec5ede
 def recorded(owner, act, *lines):
