@@ -99,11 +99,12 @@ def looked_at(env, checked):
     return AnsweringTeam(env) if hasattr(env, "possible_agents") else Answering(env)
 
 def look_at(vec):
-    "Have the answers in a vector that was made by hand looked at, where nobody knows them"
+    "The same vector, the answers in which are looked at, where nobody knows them"
     if isinstance(vec, Listed):
         vec.envs = [looked_at(env, True) for env in vec.envs]
     if isinstance(vec, HeldVector) and not is_known(vec.env) and not isinstance(vec.env, AnsweringVector):
         vec.env = AnsweringVector(vec.env, vec.id)
+    return vec
 
 # %% ../../nbs/1_envs/105_find.ipynb #7a72fcea
 def check_call(name, own, settings):
@@ -158,8 +159,10 @@ class Source:
 
     def build(self, num_envs, native, checked):
         quick = native and num_envs > 1 and self.spec and self.spec.vector_entry_point
-        if self.makes_vectors: return self.make_one()
-        if self.behaviours != [AGENT]:
+        single = self.behaviours == [AGENT]               # looks what is made
+        if self.makes_vectors:
+            return look_at(self.make_one()) if checked else self.make_one()
+        if not single:
             return TeamList(self.id, lambda: looked_at(self.make_one(), checked), num_envs)
         if not quick: return self.listed(num_envs, checked)
         vector = gym.make_vec(self.id, num_envs=num_envs, vectorization_mode="vector_entry_point", **self.settings)
@@ -179,7 +182,8 @@ class Source:
 
     def look_back(self, vec):
         "Find out how a vector of this source goes back, if it comes from somebody whom we do not know"
-        if not is_known(vec.single): find_way_back(vec, self.make_one)
+        if not self.makes_vectors and not is_known(vec.single):
+            find_way_back(vec, self.make_one)
 
 # %% ../../nbs/1_envs/105_find.ipynb #d79a571b
 LINES = (Connection, BaseProcess, Popen)
