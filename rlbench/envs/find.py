@@ -99,11 +99,12 @@ def looked_at(env, checked):
     return AnsweringTeam(env) if hasattr(env, "possible_agents") else Answering(env)
 
 def look_at(vec):
-    "Have the answers in a vector that was made by hand looked at, where nobody knows them"
+    "The same vector, the answers in which are looked at, where nobody knows them"
     if isinstance(vec, Listed):
         vec.envs = [looked_at(env, True) for env in vec.envs]
     if isinstance(vec, HeldVector) and not is_known(vec.env) and not isinstance(vec.env, AnsweringVector):
         vec.env = AnsweringVector(vec.env, vec.id)
+    return vec
 
 # %% ../../nbs/1_envs/105_find.ipynb #7a72fcea
 def check_call(name, own, settings):
