@@ -43,7 +43,7 @@ def best_of(path):
 def find_run(run, folder="runs", best=False):
     "A checkpoint file from a run's id, its folder, or a file itself"
     folder = path_of(folder)
-    for path in (folder / run, path_of(run)):
+    for path in (folder / path_of(run), path_of(run)):
         if path.is_dir(): return best_of(path) if best else newest(path)
         if path.exists(): return path
     there = sorted(path.parent.name for path in folder.glob("*/config.json"))
