@@ -312,7 +312,7 @@ class ActionValues(Judging):
         return Batch(drawn, coin=rng.random(len(drawn)) < .5) if self.double else drawn
 
 # %% ../../nbs/4_algos/414_td.ipynb #c1384230
-def steps_of(table, later):
+def plain_steps(table, later):
     "Of each row the steps of its sum: [(s, a, reward, whether it ended, next s, log-probability of a), …]"
     columns = (table.row(later.obs), later.act, later.rew, later.term, table.row(later.next_obs),
                later.get("logp", later.rew), later.valid)
@@ -365,7 +365,7 @@ class Sarsa(RowByRow, NStepSettings, StepByStep):
         coins = batch.coin.tolist() if self.double else [False] * len(batch)
         alpha = self.lr
         made = []
-        for steps, coin in zip(steps_of(nets.q, batch.later), coins):
+        for steps, coin in zip(plain_steps(nets.q, batch.later), coins):
             q = tables[coin]
             judge = tables[not coin] if self.double else q
             s, a, *_ = steps[0]
