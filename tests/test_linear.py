@@ -217,7 +217,7 @@ def test_backup_names_points_of_a_box():
         return backup_diagram(trainer.learner.algo, trainer.learner.nets, trainer.learner.last.batch)
 
     node = diagram()
-    label, arrived = node.edges[0][1].edges[0]
+    label, arrived = node.edges[0]
     assert node.text.startswith("s -0.") and label == "r -1" and len(arrived.edges) == 3
     assert "3 more steps" in str(diagram(n_step=4))
 

@@ -675,10 +675,10 @@ def test_a_prediction_learns_nothing_about_choosing():
 
 EPISODE = [(0, 0, 1), (1, 1, 2), (2, 0, 2), (2, 1, 2)]     # state, action, state; the t-th pays -min(t, 2)
 DIAGRAMS = [
-    (4, "term", "s 0\n  G -5: a 0 = -5\n    r 0: s 1\n      a 1\n        r -1: … 2 more\n          r -2: end"),
-    (3, "trunc", "s 0\n  G -2: a 0 = -2\n    r 0: s 1\n      a 1\n        r -1: … 1 more\n          r -2: s 2 = 1"),
-    (2, "term", "s 0\n  G -1: a 0 = -1\n    r 0: s 1\n      a 1\n        r -1: end"),
-    (1, "term", "s 0\n  G 0: a 0 = 0\n    r 0: end")]
+    (4, "term", "s 0, a 0 = -5\n  r 0, G -5: s 1\n    a 1\n      r -1: … 2 more\n        r -2: end"),
+    (3, "trunc", "s 0, a 0 = -2\n  r 0, G -2: s 1\n    a 1\n      r -1: … 1 more\n        r -2: s 2 = 1"),
+    (2, "term", "s 0, a 0 = -1\n  r 0, G -1: s 1\n    a 1\n      r -1: end"),
+    (1, "term", "s 0, a 0 = 0\n  r 0, G 0: end")]
 
 
 def played(count, end):

@@ -587,7 +587,7 @@ def test_recurrent_networks_follow_a_flattened_vector_and_a_saved_state(kind):
     assert not torch.allclose(halved, before)
 
     group.pace(lr=.1, max_grad_norm=None)
-    assert group.step(halved.sum()) > 0
+    assert group.step(halved.sum(), {}) > 0
     after = net(x, net.initial(2), first)[0]
     assert after.sum() < halved.sum()
     for twin in (copy.deepcopy(net), Recurrent(3, 5, generator(7), kind)):

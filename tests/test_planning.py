@@ -1,4 +1,5 @@
 """Exact planning against linear algebra, the textbook's printed answers, and the known optima of gymnasium's worlds."""
+import copy
 import math
 
 import gymnasium as gym
@@ -160,7 +161,7 @@ quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCh
 @given(worlds(), st.sampled_from([.5, .9]), st.sampled_from(WAYS))
 def test_every_way_finds_the_best_values(world, gamma, way):
     algo, more = way
-    trainer = planned(lambda: world, algo, gamma=gamma, **more)
+    trainer = planned(lambda: copy.deepcopy(world), algo, gamma=gamma, **more)
     truth, q = solve(world.model(), gamma)
     live = world.model().live
     assert val(trainer) == pytest.approx(truth, abs=1e-6)
@@ -178,7 +179,7 @@ def test_undiscounted_where_there_is_an_answer(world, way):
         return
     pays = (world.model().R[world.model().live] > 0).any()                # it may collect on the way
     if pays and algo == "value_iteration": return
-    assert val(planned(lambda: world, algo, gamma=1., **more)) == pytest.approx(truth, abs=1e-4)
+    assert val(planned(lambda: copy.deepcopy(world), algo, gamma=1., **more)) == pytest.approx(truth, abs=1e-4)
 
 
 @quick
