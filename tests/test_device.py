@@ -9,12 +9,14 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from rlbench.algos.algorithm import algorithms
 from rlbench.core.batch import each
 from rlbench.core.spaces import AGENT
-from rlbench.core.state import FileProblem, same, snapshot, write_tree
+from rlbench.core.state import FileProblem, Streams, same, snapshot, write_tree
 from rlbench.core.words import ConfigError
+from rlbench.envs.find import make
 from rlbench.training.actor import NoiseStream, to_tensors
-from rlbench.training.setup import checked_device
+from rlbench.training.setup import checked_device, new_learner
 from rlbench.training.trainer import Trainer, load
 from tests.cases import CASES, differs
 from tests.test_layers import SOURCES
@@ -195,6 +197,13 @@ def test_on_a_second_device_it_trains_and_comes_back(case, tmp_path):
     assert {weight.device.type for weight in learner.nets.parameters()} == {"cuda"}
     trainer.save(tmp_path / "run.rlb")
     trainer.until("update", 2)
+
+
+@pytest.mark.parametrize("algo", [name for name, kind in algorithms().items() if kind.in_numbers])
+def test_tables_that_learn_in_plain_numbers_stay_in_main_memory(algo):
+    learner = new_learner(make("rlbench/CliffWalk-v0"), "agent", algorithms()[algo](), Streams(0), torch.device("meta"))
+    devices = {table.device.type for table in learner.nets.state_dict().values()}
+    assert devices == {"cpu"} and learner.device.type == learner.actor.device.type == "cpu"
 
 
 def test_a_run_from_a_graphics_card_is_loaded_elsewhere(tmp_path):

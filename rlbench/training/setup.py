@@ -119,6 +119,8 @@ def spec_for(env, name, algo):
 def new_learner(env, name, algo, streams, device, memory=None):
     "A learner with fresh networks, and the actor that acts with them"
     spec = spec_for(env, name, algo)
+    if algo.in_numbers:
+        device = "cpu"                    # one number after another: elsewhere each would be waited for
     nets = algo.nets(spec, streams.torch(f"{name}/init")).to(device)
     actor = Actor(algo, nets, spec, streams[f"{name}/noise"], device)
     return learner_for(algo)(name, algo, actor, streams[f"{name}/sample"], memory)
