@@ -45,8 +45,8 @@ class Ours:
     def dqn(self):
         from rlbench import Trainer
         trainer = Trainer("CartPole-v1", "dqn", double=False, lr=1e-3, batch_size=64, buffer_size=50_000,
-                          learning_starts=100, train_freq=1, target_update_interval=500, hidden=(64, 64),
-                          epsilon="linear(1, 0.05, 1000)")
+                          learning_starts=100, train_freq=1, gradient_steps=1, n_step=1, target_update_interval=500,
+                          hidden=(64, 64), epsilon="linear(1, 0.05, 1000)")
         return speed_of(trainer, 500, 8000)
 
     def sac(self):
