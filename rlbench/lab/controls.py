@@ -211,11 +211,6 @@ class Controls:
             else: one.remove_class("rl-off")
         self.switches.follow(owner.trainer)
 
-    def close(self):
-        "Nothing can be pressed any more"
-        for one in (self.play, self.pause, self.reset, *self.steps, self.more.button):
-            one.disabled = True
-
 # %% ../../nbs/8_lab/851_controls.ipynb #9904a5a1
 class Clock:
     "Calls a player some times a second, from the page, while it plays"
