@@ -49,7 +49,7 @@ class Algorithm:
     lr = None             # learning rate of the optimiser
     max_grad_norm = None  # longer gradients are shortened to it
     update = None         # tables: a method, instead of `losses`
-    in_numbers = False    # tables: True where `update` reads arrays, row after row; otherwise tensors
+    in_numbers = False    # tables: True where `act` and `update` read arrays; otherwise tensors
 
     def groups(self, nets):
         "{name: parameters that are stepped together}, in no order"

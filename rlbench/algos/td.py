@@ -45,7 +45,7 @@ def next_rows(memory, learned, need):
     "(ages (B,), environments (B,)) of the oldest complete row of each; if there is none, of those before"
     ready = complete(memory, learned, need)
     if ready:
-        return np.array(list(ready.values())) - 1, np.array(list(ready))
+        return np.array([*ready.values()]) - 1, np.array([*ready])
     envs = np.flatnonzero(memory.sizes)
     age = np.minimum(waiting(memory, learned), memory.sizes - 1)
     return age[envs], envs

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AGENT', 'SpaceProblem', 'Spec', 'parts_of', 'as_columns', 'from_columns', 'room_for', 'blank', 'clipped_to',
-           'countable_parts', 'cells', 'number_of', 'digits_of', 'Numbering']
+           'countable_parts', 'cells', 'number_of', 'whole', 'digits_of', 'Numbering']
 
 # %% ../../nbs/0_core/02_spaces.ipynb #cf1d2bf7
 import math
@@ -107,20 +107,18 @@ def number_of(digits, sizes):
     return total
 
 # %% ../../nbs/0_core/02_spaces.ipynb #fe85a215
+def whole(x):
+    "An array or tensor with 64 bits for every number"
+    return x.long() if isinstance(x, torch.Tensor) else x.astype(np.int64, copy=False)
+
 def digits_of(space, obs):
-    "(digits (B,), their sizes) of observations (B, ...) of a countable space"
-    if isinstance(space, gym.spaces.Discrete):
-        start = int(space.start)
-        number = obs.long() if isinstance(obs, torch.Tensor) else obs
-        return [number - start if start else number], [int(space.n)]
-    obs = torch.as_tensor(obs)
+    "(digits (B,), their sizes) of observations (B, ...) of a space of many numbers"
+    flat = whole(obs).reshape(*obs.shape[:-len(space.shape)], -1)
+    digits = [flat[..., i] for i in range(flat.shape[-1])]
     if isinstance(space, gym.spaces.MultiBinary):
-        flat = obs.flatten(-len(space.shape)).long()
-        return flat.unbind(-1), [2] * flat.shape[-1]
-    flat = obs.flatten(-len(space.shape)).long()
+        return digits, [2] * len(digits)
     starts = space.start.reshape(-1).tolist()
-    digits = [digit - start for digit, start in zip(flat.unbind(-1), starts)]
-    return digits, space.nvec.reshape(-1).tolist()
+    return [digit - start for digit, start in zip(digits, starts)], space.nvec.reshape(-1).tolist()
 
 # %% ../../nbs/0_core/02_spaces.ipynb #03da18c0
 class Numbering:
@@ -128,11 +126,14 @@ class Numbering:
 
     def __init__(self, space):
         self.space = space
+        self.start = int(space.start) if isinstance(space, gym.spaces.Discrete) else None
         self.parts = None
         if parts_of(space) is not None:
             self.parts = {key: Numbering(part) for key, part in countable_parts(space).items()}
             self.sizes = [cells(numbering.space) for numbering in self.parts.values()]
 
     def __call__(self, obs):
-        if self.parts is None: return number_of(*digits_of(self.space, obs))
-        return number_of((part(obs[key]) for key, part in self.parts.items()), self.sizes)
+        if self.parts is not None:
+            return number_of((part(obs[key]) for key, part in self.parts.items()), self.sizes)
+        if self.start is None: return number_of(*digits_of(self.space, obs))
+        return whole(obs) - self.start if self.start else whole(obs)

@@ -180,16 +180,19 @@ class Exploring(ExplorationSettings):
         return epsilon_noise(spec.action_space)
 
     def choose(self, q, noise, mask=None): # (B, A), noise or None, (B, A) bool or None
-        "An action for each row (B,), the best where there is no noise"
+        "An action for each row (B,), the best where there is no noise; q may be an array"
+        near = isinstance(q, np.ndarray) or q.is_cpu
+        if near and len(q) == 1 and noise is not None and mask is None and self.exploration == "epsilon":
+            return epsilon_greedy_alone(q, noise, self.epsilon)
+        q = torch.as_tensor(q)
         if noise is None: return q.argmax(-1)
         if self.exploration == "boltzmann":
             return boltzmann(q, noise, self.temperature, mask)
-        if len(q) == 1 and mask is None and q.is_cpu:
-            return epsilon_greedy_alone(q, noise, self.epsilon)
         return epsilon_greedy(q, noise, self.epsilon, mask)
 
     def chances_of(self, q): # (..., A)
         "Probabilities (..., A) with which `choose` takes each action"
+        q = torch.as_tensor(q)
         if self.exploration == "boltzmann":
             return (q / self.temperature).softmax(-1)
         return chances(q, self.epsilon)

@@ -23,7 +23,7 @@ from ..core.state import FileProblem, snapshot
 from ..core.words import ConfigError, unknown
 from ..envs.env import EnvProblem
 from ..envs.tabular import model_of
-from .actor import Actor
+from .actor import Actor, actor_for
 from .learner import learner_for
 from .rule import BrokenOff, metrics_row
 
@@ -122,7 +122,7 @@ def new_learner(env, name, algo, streams, device, memory=None):
     if algo.in_numbers:
         device = "cpu"                    # one number after another: elsewhere each would be waited for
     nets = algo.nets(spec, streams.torch(f"{name}/init")).to(device)
-    actor = Actor(algo, nets, spec, streams[f"{name}/noise"], device)
+    actor = actor_for(algo)(algo, nets, spec, streams[f"{name}/noise"], device)
     return learner_for(algo)(name, algo, actor, streams[f"{name}/sample"], memory)
 
 # %% ../../nbs/6_training/63_setup.ipynb #2615fe8c
