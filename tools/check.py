@@ -31,7 +31,7 @@ STEPS = {               # name -> (command, limit in seconds)
     "reading": (tool("reading_cost", "--check"), 120),
     "notebooks": (tool("notebooks"), 1500),
     "tests": ([*TWO, "-m", "not browser", "--durations=10", *(f"--deselect={f}" for f in LINTS)], 1800),
-    "browser": ([*PYTEST, "-n", "3", "-m", "browser"], 900),            # a third of the time they wait for a page
+    "browser": ([*PYTEST, "-n", "2", "-m", "browser"], 900),
 }
 
 

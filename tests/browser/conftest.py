@@ -1,4 +1,4 @@
-"""JupyterLab in a real browser: one server and one Chromium for the session, a fresh page for every test.
+"""JupyterLab in a real browser: one server and one Chromium for the session, fresh cells for every test.
 
 A test asks for `lab`, opens a notebook and acts on `lab.page` as a person would:
 
@@ -40,6 +40,21 @@ RUN_ALL = "async () => String(await window.jupyterapp.commands.execute('notebook
 ERRORS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
   .flatMap(cell => (cell.outputs || []).filter(o => o.output_type === 'error').map(o => o.ename + ': ' + o.evalue))"""
 SAVE = "async () => { await window.jupyterapp.shell.currentWidget.context.save(); }"
+CELLS = """sources => {
+  const notebook = window.jupyterapp.shell.currentWidget.content.model.sharedModel;
+  const cells = sources.map(source => ({cell_type: 'code', source, metadata: {}}));
+  notebook.transact(() => { notebook.deleteCellRange(0, notebook.cells.length); notebook.insertCells(0, cells); }); }"""
+THEME = "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})"
+ASK = """async code => {
+  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  const future = kernel.requestExecute({code, store_history: false});
+  let text = '';
+  future.onIOPub = m => {
+    if (m.header.msg_type === 'stream') text += m.content.text;
+    if (m.header.msg_type === 'error') text += m.content.evalue;
+  };
+  await future.done;
+  return text.trim(); }"""
 SHUTDOWN = "async () => { await window.jupyterapp.shell.currentWidget?.sessionContext?.shutdown(); }"
 PIXELS = """async el => { if (el.decode) await el.decode(); const c = document.createElement('canvas');
   c.width = el.naturalWidth || el.width; c.height = el.naturalHeight || el.height;
@@ -138,39 +153,71 @@ def browser(chromium_path):
         one.close()
 
 
-class Lab:
-    "A page of JupyterLab and what went wrong on it"
-    def __init__(self, server, page):
+WINDOW = dict(width=1280, height=1600)
+FORGET = "if 'wb' in globals(): wb.close()\nget_ipython().reset()"
+
+
+class OnePage:
+    "A page of JupyterLab with a notebook, and what went wrong on it"
+    def __init__(self, server, context):
         self.server = server
-        self.page = page
+        self.context = context
         self.trouble = []
-        self.opened = False
-        page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
-        page.on("requestfailed", lambda one: self.trouble.append(f"request failed: {one.url} ({one.failure})"))
-        page.on("request", self.watch)
-        page.on("websocket", self.watch)
+        self.page = None
 
     def watch(self, request):
         parts = urlsplit(request.url)
         if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in OURS:
             self.trouble.append(f"asked another host: {request.url}")
 
-    def open_notebook(self, source, theme="JupyterLab Light"):
-        "Open a copy of a notebook, given by its path or as a list of code cells, and wait for its kernel"
+    def load(self, source):
+        "A fresh page and a fresh kernel"
+        self.leave()
         name = f"{secrets.token_hex(4)}.ipynb"
         self.file = self.server.files / name
         if isinstance(source, (str, Path)): shutil.copy(source, self.file)
         else:
             kernel = dict(kernelspec=dict(name="python3", display_name="python3"))
             nbformat.write(new_notebook(cells=[new_code_cell(text) for text in source], metadata=kernel), self.file)
-        self.server.set("themes", theme=theme)
+        self.page = self.context.new_page()
+        self.page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
+        self.page.on("requestfailed", lambda one: self.trouble.append(f"request failed: {one.url} ({one.failure})"))
+        self.page.on("request", self.watch)
+        self.page.on("websocket", self.watch)
         self.page.goto(f"{self.server.url}/doc/tree/{name}?reset&token={self.server.token}")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
-        kernel = self.page.evaluate(READY)
-        self.opened = True
-        assert kernel == "python3"
-        light = str("Dark" not in theme).lower()     # a theme arrives a little after the page
+        assert self.page.evaluate(READY) == "python3"
+
+    def end_kernel(self):
+        self.page.evaluate(SHUTDOWN)
+
+    def leave(self):
+        "End the kernel and close the page; the next notebook gets fresh ones"
+        if self.page is None: return
+        self.end_kernel()
+        self.page.close()
+        self.page = None
+
+
+class Lab(OnePage):
+    "What a person does there"
+    def open_notebook(self, source, theme="JupyterLab Light"):
+        "Show a copy of a notebook, given by its path or as a list of code cells, and wait for its kernel"
+        if self.page and isinstance(source, list): self.write_anew(source)
+        else: self.load(source)
+        self.page.set_viewport_size(WINDOW)
+        self.page.evaluate(THEME, theme)
+        light = str("Dark" not in theme).lower()     # a theme arrives a little later
         self.page.wait_for_function("light => document.body.dataset.jpThemeLight === light", arg=light)
+
+    def write_anew(self, source):
+        "Other cells on the same page, and a kernel that has forgotten all names"
+        assert self.ask(FORGET) == ""
+        self.page.evaluate(CELLS, source)
+
+    def ask(self, code):
+        "Run a line in the kernel and return what it printed, while the page does what it does"
+        return self.page.evaluate(ASK, code)
 
     def run_all(self):
         "Run every cell, to the end; fail with the errors of the cells that raised"
@@ -193,20 +240,21 @@ class Lab:
         self.page.evaluate(SAVE)
         return nbformat.read(self.file, as_version=4)
 
-    def close(self):
-        "End the kernel; what went wrong on the page until then"
-        found = list(self.trouble)
-        if self.opened: self.page.evaluate(SHUTDOWN)
-        return found
+
+@pytest.fixture(scope="session")
+def one_lab(server, browser):
+    context = browser.new_context(viewport=WINDOW)
+    context.set_default_timeout(60_000)
+    one = Lab(server, context)
+    yield one
+    one.leave()
+    context.close()
 
 
 @pytest.fixture
-def lab(server, browser):
-    context = browser.new_context(viewport=dict(width=1280, height=1600))
-    context.set_default_timeout(60_000)
-    one = Lab(server, context.new_page())
-    try:
-        yield one
-        trouble = one.close()
-    finally: context.close()
-    assert trouble == [], "the page was not in order"
+def lab(one_lab, request):
+    failed = request.session.testsfailed
+    one_lab.trouble.clear()
+    yield one_lab
+    if request.session.testsfailed > failed: one_lab.leave()
+    assert one_lab.trouble == [], "the page was not in order"

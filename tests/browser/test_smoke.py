@@ -41,8 +41,8 @@ def test_a_cell_that_raises_is_reported(lab):
 
 
 def test_a_request_to_another_host_is_noticed(lab):
-    lab.page.route("http://elsewhere.invalid/**", lambda route: route.abort())     # it must not leave the machine
     lab.open_notebook(["1"])
+    lab.page.route("http://elsewhere.invalid/**", lambda route: route.abort())     # it must not leave the machine
     assert lab.trouble == []
     lab.page.evaluate("fetch('http://elsewhere.invalid/').catch(() => 0)")
     lab.page.evaluate("setTimeout(() => { throw new Error('on purpose') })")

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from tests.browser.conftest import SHUTDOWN
-
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = os.environ.get("RLBENCH_SHOTS")                # a folder: keep screenshots to look at
 SHORT = ", num_envs=2, n_steps=32, batch_size=16, n_epochs=4"      # 16 updates in an iteration
@@ -35,30 +33,13 @@ def counter(page, name):
     return int(re.search(rf"\b{name} ([\d,]+)", page.locator(".rl-status").inner_text())[1].replace(",", ""))
 
 
-def ask(lab, code):
-    "Run a line in the kernel and return what it printed, while the page does what it does"
-    return lab.page.evaluate(ASK, code)
-
-
-ASK = """async code => {
-  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
-  const future = kernel.requestExecute({code, store_history: false});
-  let text = '';
-  future.onIOPub = m => {
-    if (m.header.msg_type === 'stream') text += m.content.text;
-    if (m.header.msg_type === 'error') text += m.content.evalue;
-  };
-  await future.done;
-  return text.trim(); }"""
-
-
 def paused(page):
     page.locator(".rl-status", has_text="Paused").wait_for()
 
 
 def workers(lab):
     "How many players' threads there are in the kernel"
-    return ask(lab, "import threading; print(sum(t.name == 'rlbench player' for t in threading.enumerate()))")
+    return lab.ask("import threading; print(sum(t.name == 'rlbench player' for t in threading.enumerate()))")
 
 
 def test_a_step_changes_counters_and_pictures(lab):
@@ -88,13 +69,13 @@ def test_play_and_pause(lab):
     page.wait_for_function(EPISODES)
     first = lab.pixels(".rl-image-frame")["hash"]
     assert page.locator(".rl-play.rl-off").is_visible()
-    assert ask(lab, "print(6 * 7)") == "42"                       # the kernel can be used meanwhile
+    assert lab.ask("print(6 * 7)") == "42"                       # the kernel can be used meanwhile
     source = page.locator(".rl-image-frame").get_attribute("src")
     page.wait_for_function("src => document.querySelector('.rl-image-frame').src !== src", arg=source)
     page.locator(".rl-pause").click()
     paused(page)
     steps = counter(page, "steps")
-    assert steps > 50 and int(ask(lab, "print(wb.trainer.steps)")) == steps
+    assert steps > 50 and int(lab.ask("print(wb.trainer.steps)")) == steps
     assert lab.pixels(".rl-image-frame")["hash"] != first
     page.wait_for_timeout(300)
     assert counter(page, "steps") == steps
@@ -107,14 +88,14 @@ def test_a_hyper_parameter_changed_in_the_page_reaches_the_trainer(lab):
     field.press("Tab")
     page.locator(".rl-step-event").click()
     page.locator(".rl-status", has_text="steps 2").wait_for()
-    assert ask(lab, "print(wb.trainer.learner.algo.gamma, wb.trainer.config.where('gamma'))") == "0.5 widget"
+    assert lab.ask("print(wb.trainer.learner.algo.gamma, wb.trainer.config.where('gamma'))") == "0.5 widget"
     field.fill("7")
     field.press("Tab")
     page.locator(".rl-problem", has_text="from 0 to 1").wait_for()
-    assert ask(lab, "print(wb.trainer.learner.algo.gamma)") == "0.5"
+    assert lab.ask("print(wb.trainer.learner.algo.gamma)") == "0.5"
     page.locator(".rl-learning input").uncheck()
     page.locator(".rl-status", has_text="learning is switched off").wait_for()
-    assert ask(lab, "print(wb.trainer.learning)") == "False"
+    assert lab.ask("print(wb.trainer.learning)") == "False"
 
 
 SECOND = """buffer = next(card.view for card in wb.page.cards if card.view.name == 'buffer')
@@ -128,7 +109,7 @@ def test_a_buffer_row_opens_its_transition(lab):
     rows = page.locator(".rl-buffer-table tbody tr")
     page.locator(".rl-buffer-table th button", has_text="TD error").click()
     page.locator(".rl-buffer-table th[aria-sort=descending]", has_text="TD error").wait_for()
-    row = ask(lab, SECOND)                              # the head changes at once, the rows when they were sorted
+    row = lab.ask(SECOND)                              # the head changes at once, the rows when they were sorted
     page.locator(f".rl-buffer-table tbody tr:nth-child(2)[data-id='{row}']").click()
     page.locator(".rl-transition .rl-facts").wait_for()
     assert f"{row}, of environment 0" in page.locator(".rl-transition").inner_text()
@@ -149,12 +130,12 @@ wb.trainer.watchers.append(broken)"""
 
 def test_an_error_is_shown(lab):
     page = start(lab, CARTPOLE)
-    ask(lab, BROKEN)
+    lab.ask(BROKEN)
     page.locator(".rl-play").click()
     page.locator(".rl-error", has_text="the sensor is unplugged").wait_for()
     assert "Traceback" in page.locator(".rl-error pre").inner_text()
     assert "Failed" in page.locator(".rl-status").inner_text()
-    assert ask(lab, "print(wb.player.state)") == "failed"
+    assert lab.ask("print(wb.player.state)") == "failed"
     shot(page, "error-light")
 
 
@@ -243,13 +224,14 @@ def test_the_last_picture_stays_in_the_file(lab):
     page.wait_for_function(OTHER_STEPS, arg=steps)
     page.wait_for_timeout(800)
     lab.save()
-    page.evaluate(SHUTDOWN)
+    lab.end_kernel()
     again = page.context.new_page()                               # not a reload, which would break off requests
     again.goto(page.url.replace("?reset", "?"))
     again.locator(".jp-RenderedImage img").wait_for(state="visible")     # opened again: no widget, but its picture
     assert again.locator(".rl-root").count() == 0
     shot(again, "saved-light")
     again.close()
+    lab.leave()
 
 
 def test_running_the_cell_again_leaves_no_thread(lab):
@@ -353,7 +335,7 @@ def test_everything_has_a_name_and_every_setting_a_tooltip(lab):
 
 def test_closing_leaves_the_picture(lab):
     page = start(lab, CARTPOLE)
-    ask(lab, "wb.close()")
+    lab.ask("wb.close()")
     page.locator(".rl-root").wait_for(state="detached")
     page.locator(".jp-RenderedImage img").wait_for(state="visible")
 
@@ -390,10 +372,10 @@ def test_rewinding_and_acting_by_hand_are_seen(lab):
     page.locator(".rl-status", has_text="updates 1").wait_for()
     steps = counter(page, "steps")
     there = lab.pixels(".rl-image-frame")["hash"]
-    ask(lab, "here = wb.snapshot(); wb.act(1).act(1)")
+    lab.ask("here = wb.snapshot(); wb.act(1).act(1)")
     page.locator(".rl-status", has_text=f"steps {steps + 2}").wait_for()
     assert lab.pixels(".rl-image-frame")["hash"] != there
-    ask(lab, "wb.rewind(here)")
+    lab.ask("wb.rewind(here)")
     page.locator(".rl-status", has_text=f"steps {steps} ").wait_for()
     assert lab.pixels(".rl-image-frame")["hash"] == there
 
