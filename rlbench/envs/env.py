@@ -339,8 +339,7 @@ class EnvList(Replayed):
         "One step everywhere; where an episode ended, the next one begins at once"
         next_obs = self.obs.copy()
         rew = np.empty(self.num_envs, np.float32)
-        term = np.empty(self.num_envs, bool)
-        trunc = np.empty_like(term)
+        term, trunc = np.empty((2, self.num_envs), bool)
         for i, act in enumerate(self.singles(acts[AGENT])):
             self.taken[i].append(act)
             next_obs[i], rew[i], term[i], trunc[i], _ = self.envs[i].step(act)

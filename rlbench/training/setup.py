@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['SWITCHES', 'PARTS', 'TrainerSettings', 'cast_for', 'class_of', 'checked_device', 'checked_config', 'config_for',
            'envs_for', 'memories_for', 'spec_for', 'new_learner', 'new_actors_and_learners', 'state_of', 'begin_afresh',
-           'check_way_back', 'put_back', 'as_told', 'put_back_or_stay', 'named', 'told_whole', 'checked_source',
+           'check_way_back', 'put_back', 'as_told', 'stay', 'put_back_or_stay', 'named', 'told_whole', 'checked_source',
            'saved_player', 'saved_cast', 'saved_memories', 'change']
 
 # %% ../../nbs/6_training/63_setup.ipynb #d59813a1
 import contextlib
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from ..envs.env import EnvProblem
 from ..envs.tabular import model_of
 from .actor import Actor, actor_for
 from .learner import learner_for
-from .rule import BrokenOff, metrics_row
+from .rule import BrokenOff, Lost, metrics_row
 
 # %% ../../nbs/6_training/63_setup.ipynb #d50dbb93
 @dataclass(frozen=True)
@@ -145,12 +146,13 @@ PARTS = ("actors", "learners", "obs", "env", "metrics", "streams", "config", *SW
 
 def state_of(trainer):
     "The whole run as a tree of arrays and plain values; BrokenOff in the middle of an event"
-    if trainer.begun: raise BrokenOff()
+    if trainer.begun and not trainer.lost: raise BrokenOff()
     actors = {name: actor.state() for name, actor in trainer.actors.items() if name not in trainer.learners}
     learners = {name: learner.state() for name, learner in trainer.learners.items()}
     switches = {name: getattr(trainer, name) for name in SWITCHES}
-    parts = dict(env=trainer.env, metrics=trainer.metrics, streams=trainer.streams, config=trainer.config)
+    parts = dict(metrics=trainer.metrics, streams=trainer.streams, config=trainer.config)
     told = {name: part.state() for name, part in parts.items()}
+    told["env"] = trainer.lost.place if trainer.lost else trainer.env.state()
     return dict(actors=actors, learners=learners, obs=trainer.obs, **told, **switches)
 
 # %% ../../nbs/6_training/63_setup.ipynb #427fccb3
@@ -176,9 +178,8 @@ def check_way_back(trainer, tree, fresh):
     if trainer.env.flaw and not fresh: raise EnvProblem(trainer.env.flaw)
 
 # %% ../../nbs/6_training/63_setup.ipynb #267f9277
-def put_back(trainer, tree, fresh=False):
-    "Go to the place that `state_of` told; `fresh`: with new episodes, where the environment cannot go back"
-    check_way_back(trainer, tree, fresh)
+def put_back(trainer, tree):
+    "Put all but the environment where `state_of` told"
     trainer.config.restore(tree["config"])
     trainer.streams.restore(tree["streams"])
     for name, inner in tree["actors"].items():
@@ -187,30 +188,49 @@ def put_back(trainer, tree, fresh=False):
         trainer.learners[name].adopt(trainer.config.values[name])
         trainer.learners[name].restore(inner)
     trainer.metrics.restore(snapshot(tree["metrics"]))
-    if fresh: begin_afresh(trainer, tree["env"]["counts"])
-    else:
-        trainer.env.restore(tree["env"])
-        trainer.obs = snapshot(tree["obs"])
+    trainer.obs = snapshot(tree["obs"])
     for name in SWITCHES:
         setattr(trainer, name, tree[name])
-    trainer.begun = None
 
 # %% ../../nbs/6_training/63_setup.ipynb #6b28ded6
 def as_told(problem):
     "Why a state cannot be taken up, as one of our own errors"
-    if isinstance(problem, (FileProblem, ConfigError, EnvProblem)):
+    if isinstance(problem, (FileProblem, ConfigError, EnvProblem)) or not isinstance(problem, Exception):
         return problem
     first, *_ = str(problem).splitlines() or [""]
     return FileProblem(f"not a state of this run ({type(problem).__name__}: {first})")
 
-# %% ../../nbs/6_training/63_setup.ipynb #02e05115
+# %% ../../nbs/6_training/63_setup.ipynb #55dd7365
+def stay(trainer, here, moved, problem): # moved: whether the environment may be elsewhere by now
+    "Put a run back where it was, after a problem; EnvProblem where the environment is lost"
+    put_back(trainer, here)
+    if moved:
+        trainer.lost = Lost("the way back was broken off", here["env"])
+        try: trainer.env.restore(here["env"])
+        except Exception as second:
+            why = (f"{problem}\nAfter that the environment could not be put back where it was, either ({second}). All "
+                   "else is where it was. The run can be saved and forked, or go on with new episodes: "
+                   "trainer.restore(trainer.snapshot(), fresh_episodes=True)")
+            trainer.lost = Lost(why, here["env"])
+            raise EnvProblem(why) from problem
+    trainer.begun = trainer.lost = None
+
+# %% ../../nbs/6_training/63_setup.ipynb #6b97b148
 def put_back_or_stay(trainer, tree, fresh):
-    "Go to the place that `state_of` told, or stay where it is; one of our errors says why it cannot"
-    before = None if trainer.begun else snapshot(state_of(trainer))
-    try: put_back(trainer, tree, fresh)
-    except Exception as problem:
-        if before: put_back(trainer, before)
+    "Go to the place that `state_of` told, or stay; one of our errors says why it cannot"
+    check_way_back(trainer, tree, fresh)
+    here = None if trainer.begun and not trainer.lost else snapshot(state_of(trainer))
+    moved = bool(trainer.lost)
+    try:
+        trainer.begun = perf_counter()
+        put_back(trainer, tree)
+        moved = True
+        if fresh: begin_afresh(trainer, tree["env"]["counts"])
+        else: trainer.env.restore(tree["env"])
+    except BaseException as problem:
+        if here: stay(trainer, here, moved, problem)
         raise as_told(problem) from problem
+    trainer.begun = trainer.lost = None
 
 # %% ../../nbs/6_training/63_setup.ipynb #82a351a9
 def named(player):
