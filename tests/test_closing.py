@@ -68,6 +68,29 @@ def test_forks_and_evaluations_end_what_they_began(running):
     del with_three
 
 
+@pytest.mark.filterwarnings("ignore::rlbench.training.trainer.CannotGoBack")
+def test_copies_that_a_run_goes_back_by_open_and_close_nothing(running):
+    class Counting(Simulator):
+        steps = 0
+
+        def step(self, act):
+            self.steps += 1
+            return np.zeros(2, np.float32), self.steps, False, False, {}
+
+    trainer = Trainer(Counting, "ppo", **SMALL).run(steps=8)
+    assert trainer.env.by_copy
+    there = trainer.snapshot()
+    fork = trainer.fork()
+    trainer.restore(there)
+    fork.restore(there)
+    assert running() == 6
+    fork.close()
+    assert running() == 3
+    trainer.run(steps=8)
+    trainer.close()
+    assert running() == 0
+
+
 @pytest.mark.parametrize("wrong", [
     lambda trainer, path: trainer.fork(gama=.5),
     lambda trainer, path: Trainer(Simulator, "qlearning"),

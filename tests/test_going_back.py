@@ -1,4 +1,6 @@
 "Whether an environment can be put back into an episode: found out before a run, said once, exact where it can"
+import copy
+import threading
 import warnings
 
 import gymnasium as gym
@@ -8,6 +10,7 @@ import pytest
 from rlbench.core.state import FileProblem, same
 from rlbench.envs import env as envs
 from rlbench.envs.env import EnvProblem
+from rlbench.lab.workbench import Workbench
 from rlbench.launch.cli import main
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load
@@ -161,7 +164,121 @@ class Chase:
         "Nothing to close"
 
 
-LIARS = [SharedDice, SeededDice, OtherRewards, OtherEnds, OtherCuts, OtherBeginnings, TellsTooLittle, TellsObjects]
+class Locked(OtherEnds):
+    "Holds what cannot be copied"
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class ClassDice(OtherEnds):
+    "Draws from a generator that belongs to all of its kind"
+    dice = np.random.default_rng(0)
+
+    def step(self, act):
+        obs, rew, *rest = super().step(act)
+        return obs, rew + self.dice.random(), *rest
+
+
+class CopiedDice(ClassDice):
+    "Draws from a generator of its own, and passes it on to its copies"
+
+    def __init__(self):
+        super().__init__()
+        dice = np.random.default_rng(0)
+        self.draw = lambda: dice.random()
+
+    def step(self, act):
+        obs, rew, *rest = self.env.step(act)
+        return obs, rew + self.draw(), *rest
+
+
+class OwnWay(Locked):
+    "Is copied in its own way"
+
+    def __deepcopy__(self, memo):
+        twin = OwnWay()
+        twin.episodes = self.episodes
+        twin.left = self.left
+        twin.env = copy.deepcopy(self.env)
+        return twin
+
+
+class Entangled(OtherRewards):
+    "Is held by parts of its own"
+
+    def __init__(self):
+        super().__init__()
+        self.part = dict(whole=self, pay=self.pay)
+
+    def pay(self):
+        self.left -= 1
+        return self.left
+
+    def step(self, act):
+        obs, rew, *rest = super().step(act)
+        return obs, rew + self.part["pay"]() + self.part["whole"].left, *rest
+
+
+LIARS = [SharedDice, SeededDice, ClassDice, CopiedDice, Locked]
+COPIED = [OtherRewards, OtherEnds, OtherCuts, OtherBeginnings, TellsTooLittle, TellsObjects, OwnWay, Entangled]
+
+
+@pytest.mark.parametrize("kind", COPIED)
+def test_what_can_be_copied_goes_back_in_the_process(kind, tmp_path):
+    with pytest.warns(UserWarning, match=f"{kind.__name__} cannot be put back into an episode from a file.*fresh_epi"):
+        trainer = Trainer(kind, "ppo", **SMALL)
+    envs_were = [*trainer.env.envs]
+    trainer.run(steps=43)
+    there = trainer.snapshot()
+    trainer.save(tmp_path / "run.rlb")
+    twin = trainer.fork()
+    assert not {id(env) for env in twin.env.envs} & {id(env) for env in envs_were}
+    texts = [trainer.advance().text for _ in range(50)]
+    end = trainer.snapshot()
+    assert [twin.advance().text for _ in range(50)] == texts
+    for _ in range(2):                                      # a snapshot may be used again
+        trainer.restore(there)
+        assert [trainer.advance().text for _ in range(50)] == texts
+        assert same(trainer.state(), end)
+    assert [*map(id, trainer.env.envs)] == [*map(id, envs_were)]
+    with pytest.raises(FileProblem, match="cannot be put back into an episode from a file"):
+        load(tmp_path / "run.rlb", env=kind)
+    assert load(tmp_path / "run.rlb", env=kind, fresh_episodes=True).run(steps=20).steps >= 63
+
+
+def test_a_copy_of_several_behaviours_goes_back_too():
+    trainer = Trainer(Chase, "dqn", num_envs=2, learning_starts=10).run(steps=43)
+    twin = trainer.fork()
+    there = trainer.snapshot()
+    texts = [trainer.advance().text for _ in range(50)]
+    trainer.restore(there)
+    assert [trainer.advance().text for _ in range(50)] == texts
+    assert same(twin.run(steps=50).state(), trainer.run(steps=twin.steps - trainer.steps).state())
+
+
+def test_what_can_be_copied_no_more_says_so():
+    trainer = Trainer(OtherEnds, "ppo", **SMALL).run(steps=43)
+    trainer.env.envs[0].unwrapped.lock = threading.Lock()
+    there = trainer.snapshot()
+    for back in (lambda: trainer.restore(there), trainer.fork):
+        with pytest.raises(EnvProblem, match="could not be copied.*cannot pickle '_thread.lock'"):
+            back()
+    trainer.run(steps=20)
+    trainer.restore(there, fresh_episodes=True)
+    assert trainer.run(steps=20).steps >= 63
+
+
+def test_the_workbench_rewinds_by_copies():
+    bench = Workbench(OtherEnds, "ppo", driver="sync", **SMALL)
+    bench.step("step", 20)
+    there = bench.snapshot()
+    bench.step("step", 30)
+    after = bench.trainer.state()["env"]["counts"]
+    bench.rewind(there).step("step", 30)
+    assert same(bench.trainer.state()["env"]["counts"], after)
+    bench.close()
 
 
 @pytest.mark.parametrize("kind", LIARS)

@@ -129,7 +129,7 @@ class AnsweringTeam:
         self.env = env
 
     def __getattr__(self, name):
-        if name == "env":
+        if name == "env" or name.startswith("__"):
             raise AttributeError(name)      # while it is being copied
         return getattr(self.env, name)
 

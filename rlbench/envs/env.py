@@ -17,8 +17,8 @@ import gymnasium as gym
 import numpy as np
 
 from ..core.spaces import AGENT, Spec, as_columns, clipped_to, from_columns, parts_of, room_for
-from ..core.state import same, snapshot
-from .place import own_state, picture, place, put_into
+from ..core.state import InProcess, same, snapshot
+from .place import fill, own_state, picture, place, put_into
 
 # %% ../../nbs/1_envs/101_env.ipynb #88ab7e52
 class Step(NamedTuple):
@@ -136,6 +136,10 @@ class VecEnv(Counting):
         vars(self).update(state)
         self.closing = weakref.finalize(self, close_envs, self.opened)
 
+    def flaw_for(self, tree):
+        "Why it cannot go where `tree` was told, in words; nothing where it can, or where nobody knows"
+        return self.flaw
+
     def frame_of(self, obs):
         "Picture (H, W, 3) of the environment in the state that shows `obs`, or None where it cannot be put there"
         return picture(self.single) if place(self.single, obs) else None
@@ -220,31 +224,46 @@ class Listed(VecEnv):
 class Replayed(Listed):
     "Environments in a list that go back by replaying their present episodes"
     by_state = False                                      # go back by the states that they tell, and not by replay
+    by_copy = False                                       # go back by copies, which only this process can hold
 
     def packed(self, taken):
         "The actions since an episode began, as a state tree holds them"
         return list(taken)
 
+    def held(self):
+        "What they are asked for to go back, where they are not replayed"
+        if self.by_state:
+            return dict(held=[own_state(env) for env in self.envs])
+        return dict(held=InProcess(self.envs)) if self.by_copy else {}
+
     def state(self):
-        there = dict(held=[own_state(env) for env in self.envs]) if self.by_state else {}
         taken = [] if self.by_state else [self.packed(taken) for taken in self.taken]
         lifetimes = [getattr(env.unwrapped, "lifetime", None) for env in self.envs]
         return dict(rng=self.rng.bit_generator.state, seeds=list(self.seeds), taken=taken, lifetimes=lifetimes,
-                    obs=snapshot(self.obs), counts=self.counts(), **there)
+                    obs=snapshot(self.obs), counts=self.counts(), **self.held())
 
     def restore(self, tree):
         "Go where `state` was told; EnvProblem where that cannot be"
-        flaw = self.flaw or (any(len(taken) > LONGEST for taken in tree["taken"]) and too_long(self.id))
+        copies = copies_in(tree)
+        flaw = self.flaw_for(tree)
         if flaw: raise EnvProblem(flaw)
+        if not copies and any(len(taken) > LONGEST for taken in tree["taken"]):
+            raise EnvProblem(too_long(self.id))
         self.start(0)
         self.rng.bit_generator.state = tree["rng"]
         self.seeds = list(tree["seeds"])
         self.taken = self.taken if self.by_state else [record(unpacked(taken)) for taken in tree["taken"]]
         self.obs = snapshot(tree["obs"])
         self.recount(tree["counts"])
+        if copies: return fill(self.envs, copies.thing)
         for i, env in enumerate(self.envs):
             if self.by_state: put_into(env, tree["held"][i], self.seeds[i])
             else: self.replay_episode(i, tree["lifetimes"][i])
+
+    def flaw_for(self, tree):
+        copies = copies_in(tree)
+        if not copies: return self.flaw
+        return copies.flaw and f"{self.id} cannot be put back there: it could not be copied ({copies.flaw}). {FRESH}"
 
     def replay_episode(self, i, lifetime):
         "Put environment i back by its record; EnvProblem where it did not go the same way again"
@@ -265,6 +284,11 @@ class Replayed(Listed):
 # %% ../../nbs/1_envs/101_env.ipynb #4c95e12b
 FRESH = ("A saved run goes on with all but the present episodes: load(path, fresh_episodes=True), or --fresh-episodes "
          "with --resume")
+
+def copies_in(tree):
+    "The copies that a list of environments goes back by, in a state tree; None where there are none"
+    held = tree.get("held") if isinstance(tree, dict) else None
+    return held if isinstance(held, InProcess) else None
 
 def unpacked(taken):
     "Actions as an environment takes them one by one"

@@ -9,15 +9,10 @@ __all__ = ['module_at', 'environments_in', 'from_code', 'known', 'Maker', 'Sourc
 # %% ../../nbs/1_envs/105_find.ipynb #f2d27304
 import contextlib
 import copy
-import gc
 import importlib
 import importlib.util
 import inspect
 from functools import cached_property, partial
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from subprocess import Popen
-from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import gymnasium as gym
 import numpy as np
@@ -30,7 +25,7 @@ from ..core.words import nearest, path_of
 from .answers import Answering, AnsweringTeam, AnsweringVector, is_known
 from .env import EnvList, EnvProblem, InColumns, Listed, VecEnv
 from .native import HeldVector, NativeVec
-from .place import place
+from .place import check_copyable, place
 from .registration import TEAMS, register_all
 from .replays import drawn_from, find_way_back
 from .teams import TeamList, teams_of
@@ -185,22 +180,6 @@ class Source:
         if self.makes_vectors or is_known(vec.single): return
         find_way_back(vec, self.make_one)
 
-# %% ../../nbs/1_envs/105_find.ipynb #d79a571b
-LINES = (Connection, BaseProcess, Popen)
-CODE = (type, ModuleType, FunctionType, BuiltinFunctionType)
-
-def check_copyable(thing):
-    "TypeError where an object holds, anywhere below it, a process or a line to one"
-    seen = {}
-    left = [thing]
-    while left:
-        one = left.pop()
-        if id(one) in seen or isinstance(one, CODE): continue
-        if isinstance(one, LINES):
-            raise TypeError(f"it holds a {type(one).__name__}")
-        seen[id(one)] = one
-        left += gc.get_referents(one)
-
 # %% ../../nbs/1_envs/105_find.ipynb #c3f00a49
 class Ready:
     "A source that is a vector already, made by hand"
@@ -264,6 +243,8 @@ def restorable(vec):
         vec.restore(vec.state())
     except EnvProblem as problem:
         return f"no: {problem}"
+    if getattr(vec, "by_copy", False):
+        return f"by a copy, in the process that it runs in; {vec.flaw}"
     return "yes, by the state that it tells" if getattr(vec, "by_state", False) else "yes, by replaying the episode"
 
 # %% ../../nbs/1_envs/105_find.ipynb #c92d85f1

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PATIENCE', 'WHAT', 'drawn_from', 'random_actor', 'played', 'difference', 'lifetime_of', 'flaw_of_replay',
-           'check_plain', 'flaw_of_state', 'find_way_back']
+           'check_plain', 'flaw_of_state', 'flaw_of_copy', 'find_way_back']
 
 # %% ../../nbs/1_envs/1012_replays.ipynb #6140f845
 import contextlib
@@ -19,7 +19,7 @@ import torch
 
 from ..core.state import same, to_json
 from .env import FRESH, Replayed, is_over
-from .place import own_state, put_into, tells_state
+from .place import check_copyable, fill, own_state, put_into, tells_state
 
 # %% ../../nbs/1_envs/1012_replays.ipynb #8b331991
 def drawn_from(space, seed):
@@ -87,6 +87,18 @@ def flaw_of_replay(one, other, steps):
         if flaw: return flaw
     return ""
 
+# %% ../../nbs/1_envs/1012_replays.ipynb #5f8f201e
+def taken_within(env, seed, steps, take):
+    "What `take(env)` gave late in an episode, after 0, 1, 2, 4, 8 … steps, and the answers that followed: at least one"
+    taken = []
+    answers = []
+    for answer in played(env, seed, steps):
+        n = len(answers)
+        answers.append(answer)
+        if n & (n - 1) == 0: taken.append((n + 1, take(env)))
+    then, thing = [pair for pair in taken if pair[0] < len(answers)][-1]
+    return thing, answers[then:]
+
 # %% ../../nbs/1_envs/1012_replays.ipynb #3ee0c096
 def check_plain(told):
     "TypeError where a state holds anything that cannot be written into a file"
@@ -98,17 +110,22 @@ def check_plain(told):
 def flaw_of_state(one, other, steps):
     "What comes out differently in a copy that is put into the state that an environment tells, in words"
     list(played(other, 3, steps))
-    told = []
-    was = []
-    for answer in played(one, 1, steps):
-        told.append(own_state(one))
-        was.append(answer)
-    middle = len(was) // 2
-    check_plain(told[middle])
-    put_into(other, told[middle], seed=3)
-    rest = was[middle + 1:]
+    told, rest = taken_within(one, 1, steps, own_state)
+    check_plain(told)
+    put_into(other, told, seed=3)
     again = [other.step(act) for *_, act in rest]
     return difference(rest, again) or difference(played(one, 2, steps), played(other, 2, steps))
+
+# %% ../../nbs/1_envs/1012_replays.ipynb #21806ae7
+def flaw_of_copy(one, other, steps):
+    "What comes out differently in an environment that is filled with a copy of another, in words"
+    list(played(other, 3, steps))
+    check_copyable(one)
+    kept, rest = taken_within(one, 1, steps, copy.deepcopy)
+    later = list(played(one, 2, steps))
+    fill([other], [kept])
+    again = [other.step(act) for *_, act in rest]
+    return difference(rest, again) or difference(later, played(other, 2, steps))
 
 # %% ../../nbs/1_envs/1012_replays.ipynb #e0b405cc
 @contextlib.contextmanager
@@ -135,12 +152,20 @@ def flaw_found(try_it, make_one, steps):
         return try_it(*copies, steps)
 
 # %% ../../nbs/1_envs/1012_replays.ipynb #743acbd2
+def without_files(id, flaw, by_copy):
+    "That an environment cannot be put back by a file, and what that costs, in words"
+    place = "an episode from a file" if by_copy else "an episode"
+    way = "Here it goes back by copies of it. " if by_copy else ""
+    return (f"{id} cannot be put back into {place}: played again by a copy with another history, it gave {flaw}. Does "
+            "it draw from np.random instead of self.np_random, or keep anything from one episode to the next? With "
+            f"get_state() and set_state(state) it could. {way}{FRESH}")
+
+# %% ../../nbs/1_envs/1012_replays.ipynb #16d6c3a7
 def find_way_back(vec, make_one, steps=64):
-    "Whether a list of environments goes back by their states or by replay; its `flaw` says why not, where by neither"
+    "Whether a list of environments goes back by its states, by replay or by copies; its `flaw` says why it cannot"
     if not isinstance(vec, Replayed): return
     vec.by_state = tells_state(vec.single) and flaw_found(flaw_of_state, make_one, steps) == ""
     flaw = not vec.by_state and flaw_found(flaw_of_replay, make_one, steps)
     if flaw:
-        vec.flaw = (f"{vec.id} cannot be put back into an episode: played again by a copy with another history, it "
-                    f"gave {flaw}. Does it draw from np.random instead of self.np_random, or keep anything from one "
-                    f"episode to the next? With get_state() and set_state(state) it could. {FRESH}")
+        vec.by_copy = flaw_found(flaw_of_copy, make_one, steps) == ""
+        vec.flaw = without_files(vec.id, flaw, vec.by_copy)

@@ -175,7 +175,8 @@ def check_way_back(trainer, tree, fresh):
     missing = [name for name in PARTS if not isinstance(tree, dict) or name not in tree]
     if missing:
         raise FileProblem(f"not a state of this run: it has no {', '.join(missing)}; expected what snapshot() gave")
-    if trainer.env.flaw and not fresh: raise EnvProblem(trainer.env.flaw)
+    flaw = not fresh and trainer.env.flaw_for(tree["env"])
+    if flaw: raise EnvProblem(flaw)
 
 # %% ../../nbs/6_training/63_setup.ipynb #267f9277
 def put_back(trainer, tree):
