@@ -9,6 +9,7 @@ import pytest
 
 from rlbench.core.state import FileProblem, same
 from rlbench.envs import env as envs
+from rlbench.envs import replays
 from rlbench.envs.env import EnvProblem
 from rlbench.lab.workbench import Workbench
 from rlbench.launch.cli import main
@@ -392,6 +393,43 @@ def test_the_record_of_an_endless_episode_does_not_grow_for_ever(monkeypatch, tm
     with pytest.raises(FileProblem, match="an episode of more than 50 steps.*fresh_episodes=True"):
         load(tmp_path / "run.rlb", env=Endless)
     load(tmp_path / "run.rlb", env=Endless, fresh_episodes=True).run(steps=10)
+
+
+class EndsLate(Endless):
+    "Its episodes last 300 steps, and every one a step longer than the one before"
+    episodes = 0
+
+    def reset(self, seed=None, options=None):
+        self.episodes += 1
+        return super().reset(seed=seed)
+
+    def step(self, act):
+        obs, rew, term, _, info = super().step(act)
+        return obs, rew, term, self.time == 300 + self.episodes, info
+
+
+def test_an_end_that_comes_late_is_seen(monkeypatch):
+    monkeypatch.setattr(replays, "PATIENCE", 60)            # on the slowest of machines
+    with pytest.warns(UserWarning, match="EndsLate cannot be put back.*another cut after 30. steps"):
+        trainer = Trainer(EndsLate, "ppo", **SMALL)
+    assert trainer.env.by_copy
+
+
+def test_nobody_waits_for_a_slow_environment(monkeypatch):
+    steps = []
+
+    class Slow(Endless):
+        def step(self, act):
+            steps.append(1)
+            return super().step(act)
+
+    monkeypatch.setattr(replays, "PATIENCE", 0)
+    Trainer(Slow, "ppo", **SMALL)
+    few = len(steps)
+    assert few <= 5 * (replays.FEW + 1)
+    monkeypatch.setattr(replays, "LONGER", 0)
+    Trainer(Slow, "ppo", **SMALL)
+    assert len(steps) == few + 5
 
 
 def test_rewards_and_ends_are_compared_when_going_back():

@@ -252,7 +252,7 @@ def check_env(env, steps=200, **settings):
     "Table of what an environment can do here; raises where it breaks gymnasium's rules"
     source = find(env, settings)
     vec = source.vector(1, native=False)
-    if isinstance(source, Source): find_way_back(vec, source.make_one, steps)
+    if isinstance(source, Source): find_way_back(vec, source.make_one)
     env_checker.check_env(vec.single.unwrapped, skip_render_check=True)
     choose = drawn_from(vec.behaviours[AGENT].action_space, seed=0)
     vec.reset(seed=0)
