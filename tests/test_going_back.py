@@ -449,6 +449,44 @@ def test_rewards_and_ends_are_compared_when_going_back():
         trainer.fork()
 
 
+class Payday(Chase):
+    "Pays the prey something else in every episode from its hundredth step on, and shows nothing of it"
+    steps = 0
+
+    def step(self, act):
+        self.steps += 1
+        seen, paid, *rest = super().step(act)
+        return seen, paid | dict(prey=float(self.steps > 100 and self.steps)), *rest
+
+
+class Leaving(Payday):
+    "Some leave early, some are only shown that they are there, and nobody hears that it is over"
+    steps = -1_000_000
+
+    def step(self, act):
+        seen, paid, ended, cut, info = super().step(act)
+        ended = dict(hunter=self.time == 3, prey=False)
+        self.agents = [agent for agent in self.agents if agent == "prey" or self.time < 3]
+        return seen, paid | dict(hunter=.1), ended, cut, info
+
+
+def test_rewards_of_several_behaviours_are_compared_when_going_back():
+    trainer = Trainer(Payday, "dqn", check_env=False, num_envs=2, learning_starts=10).run(steps=40)
+    assert same(trainer.fork().state(), trainer.state())
+    trainer.run(steps=213)
+    assert trainer.env.envs[0].time == 2
+    with pytest.raises(EnvProblem, match="led to another observation, reward or end"):
+        trainer.fork()
+
+
+@pytest.mark.parametrize("steps", range(41, 52))
+def test_rewards_of_those_who_come_and_go_are_not_taken_for_others(steps):
+    trainer = Trainer(Leaving, "dqn", check_env=False, learning_starts=100)
+    while trainer.steps < steps: trainer.advance()
+    twin = trainer.fork()
+    assert same(twin.run(steps=20).state(), trainer.run(steps=20).state())
+
+
 def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "own.py").write_text("from tests.test_going_back import OtherEnds\n")
     monkeypatch.chdir(tmp_path)

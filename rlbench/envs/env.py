@@ -11,6 +11,7 @@ import contextlib
 import math
 import weakref
 from collections import deque
+from functools import partial
 from typing import NamedTuple
 
 import gymnasium as gym
@@ -169,16 +170,15 @@ def is_over(env, term, trunc):
     return not env.agents if isinstance(term, dict) else term or trunc
 
 # %% ../../nbs/1_envs/101_env.ipynb #0ec9d375
-def replay(env, seed, actions):
-    "Reset `env` from `seed`, take `actions` -> last observation, rewards, True where an episode ended on the way"
+def replay(env, seed, actions, note):
+    "Reset `env` from `seed`, take `actions`, note(action, answer) -> last observation, True where an episode ended"
     obs, _ = env.reset(seed=seed)
-    paid = []
     over = False
     for action in actions:
-        obs, rew, term, trunc, _ = env.step(action)
-        paid.append(rew)
+        obs, rew, term, trunc, _ = answer = env.step(action)
+        note(action, answer)
         over = over or is_over(env, term, trunc)
-    return obs, paid, over
+    return obs, over
 
 # %% ../../nbs/1_envs/101_env.ipynb #5b525089
 def check_apart(name, envs):
@@ -222,7 +222,7 @@ class Listed(VecEnv):
 
 # %% ../../nbs/1_envs/101_env.ipynb #e2dc1421
 class Replayed(Listed):
-    "Environments in a list that go back by replaying their present episodes"
+    "Environments in a list that go back by replaying their present episodes; a subclass can `add_up` their rewards"
     by_state = False                                      # go back by the states that they tell, and not by replay
     by_copy = False                                       # go back by copies, which only this process can hold
 
@@ -272,14 +272,12 @@ class Replayed(Listed):
         if lifetime is not None:
             env.unwrapped.lifetime = lifetime - len(taken)
         there = snapshot(self.obs)
-        obs, paid, over = replay(env, self.seeds[i], taken)
+        rets = {}                                         # (behaviour, row) -> what its episode paid
+        obs, over = replay(env, self.seeds[i], taken, partial(self.add_up, rets, i))
         self.fill(there, i, obs)
-        if over or not same(there, self.obs) or not self.has_paid(i, paid):
+        paid = {(name, row): self.episodes[name].ret[row] for name, row in rets}
+        if over or not same(there, self.obs) or not same(rets, paid):
             raise EnvProblem(not_reproducible(self.id, len(taken)))
-
-    def has_paid(self, i, paid):
-        "True where these were the rewards of the present episode of environment i; not asked here"
-        return True
 
 # %% ../../nbs/1_envs/101_env.ipynb #4c95e12b
 FRESH = ("A saved run goes on with all but the present episodes: load(path, fresh_episodes=True), or --fresh-episodes "
@@ -347,9 +345,9 @@ class EnvList(Replayed):
     def packed(self, taken):
         return list(taken) if parts_of(self.action_space) else np.array(list(taken))
 
-    def has_paid(self, i, paid):
-        sums = np.cumsum(np.array([0, *paid], np.float32), dtype=np.float64)
-        return same(sums[-1], self.episodes[AGENT].ret[i])      # which adds one after the other, as cumsum does
+    def add_up(self, rets, i, act, answer):
+        "Add what a step of environment i paid to {(behaviour, row): return}, in the precision in which episodes count"
+        rets[AGENT, i] = rets.get((AGENT, i), 0.) + float(np.float32(answer[1]))
 
     def reset(self, seed):
         "Start everywhere -> {behaviour: observations}"

@@ -66,6 +66,21 @@ class TeamRows(Replayed):
             self.begin(i)
         return snapshot(self.obs)
 
+    def add_up(self, rets, i, act, answer):
+        "Add what a step of environment i paid to {(behaviour, row): return}, from 0 on for whoever it ended for"
+        seen, paid, ended, cut, _ = answer
+        for agent in seen:
+            at = self.at(agent, i)
+            rets[at] = rets.get(at, 0.) + float(np.float32(paid.get(agent, 0.)))
+            if agent in act and (ended.get(agent, False) or cut.get(agent, False)):
+                rets[at] = 0.
+
+    def count_from_here(self, i):
+        "A new episode has begun in environment i, also for those of whom nobody heard that the last one was over"
+        for agent in self.row:
+            name, row = self.at(agent, i)
+            self.episodes[name].ret[row] = self.episodes[name].length[row] = 0
+
     def told(self, acts, i):
         "The actions of those that are there in environment i, in their own form"
         chosen = {}
@@ -112,4 +127,5 @@ class TeamList(TeamRows):
             ended = episodes.add(rew[name], term[name], done, valid[name])
             answers[name] = Step(next_obs[name], rew[name], term[name], trunc[name], self.obs[name], valid[name],
                                  first[name], ended)
+        for i in fresh: self.count_from_here(i)
         return answers
