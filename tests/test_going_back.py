@@ -234,7 +234,9 @@ def test_what_can_be_copied_goes_back_in_the_process(kind, tmp_path):
     trainer.run(steps=43)
     there = trainer.snapshot()
     trainer.save(tmp_path / "run.rlb")
-    twin = trainer.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")                      # it was said
+        twin = trainer.fork()
     assert not {id(env) for env in twin.env.envs} & {id(env) for env in envs_were}
     texts = [trainer.advance().text for _ in range(50)]
     end = trainer.snapshot()

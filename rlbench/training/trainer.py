@@ -203,6 +203,13 @@ def closed_if_it_fails(thing):
         thing.close()
         raise
 
+# %% ../../nbs/6_training/64_trainer.ipynb #e7410eb9
+def told_before(source, cast, config, env_settings, memory):
+    "A trainer of whose environment nothing is said: it was said when the run began"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CannotGoBack)
+        return Trainer(source, cast, config=config, env_settings=env_settings, memory=memory)
+
 # %% ../../nbs/6_training/64_trainer.ipynb #16394ec4
 class Trainer(Asked):
     "A run that you advance"
@@ -245,7 +252,7 @@ class Trainer(Asked):
         "A new trainer with the present settings, at the start"
         given = {name: learner.memory.twin() for name, learner in self.learners.items() if learner.given}
         config = self.config.copy()
-        return Trainer(self.source, self.cast, config=config, env_settings=self.env_settings, memory=given)
+        return told_before(self.source, self.cast, config, self.env_settings, given)
 
     def fork(self, **changes):
         "A second trainer at the same place, with some settings changed"
@@ -263,13 +270,6 @@ class Trainer(Asked):
     def save(self, path):
         "Write the whole run to one file"
         write_tree(path, told_whole(self), kind="checkpoint")
-
-# %% ../../nbs/6_training/64_trainer.ipynb #e7410eb9
-def told_before(source, cast, config, env_settings, memory):
-    "A trainer of whose environment nothing is said: it was said when the run began, and who loads it is told otherwise"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CannotGoBack)
-        return Trainer(source, cast, config=config, env_settings=env_settings, memory=memory)
 
 # %% ../../nbs/6_training/64_trainer.ipynb #31d4120d
 def from_tree(path, tree, env, actors, device, fresh_episodes):
