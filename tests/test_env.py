@@ -1,4 +1,6 @@
 """Final observations in every autoreset mode, from the environment to the memory's rows and the advantages."""
+from collections import Counter
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -207,15 +209,79 @@ def test_nested_environments_are_put_back_exactly():
 
 # ---- environments that are ahead of others
 
-def test_a_rollout_loses_no_row_where_environments_spend_steps_on_beginning_anew():
-    trainer = Trainer("CartPole-v1", "ppo", num_envs=4, n_steps=16, n_epochs=1)
-    assert trainer.env.mode == AutoresetMode.NEXT_STEP
+ROLLOUTS = dict(num_envs=4, n_steps=16, n_epochs=2, batch_size=32)
+
+
+def learned_rows(trainer, events):
+    "How often each row (environment, number) was learned from"
     memory = trainer.learner.memory
-    learned = []
-    for _, event in zip(range(600), trainer):
-        if event.kind == "process":
-            index = event.data.index.numpy()
-            learned += zip(memory.env_of(index).tolist(), memory.ordinal(index).tolist())
-    held = memory.written - trainer.learner.fresh
+    counts = Counter()
+    for _, event in zip(range(events), trainer):
+        if event.kind == "learn":
+            batch = trainer.learner.last.batch
+            index = batch.index[batch.valid].numpy()
+            counts.update(zip(memory.env_of(index).tolist(), memory.ordinal(index).tolist()))
+    return counts
+
+
+@pytest.mark.parametrize("algo", ["ppo", "recurrent_ppo"])
+def test_a_rollout_loses_no_row_where_environments_spend_steps_on_beginning_anew(algo):
+    trainer = Trainer("CartPole-v1", algo, **ROLLOUTS)
+    assert trainer.env.mode == AutoresetMode.NEXT_STEP
+    counts = learned_rows(trainer, events=600)
+    trainer.until(lambda event: event.kind == "collect")
+    held = trainer.learner.memory.written - trainer.learner.fresh
     assert len(set(held)) > 1
-    assert sorted(learned) == [(env, row) for env in range(4) for row in range(held[env])]
+    assert counts == {(env, row): 2 for env in range(4) for row in range(held[env])}    # once an epoch
+
+
+def test_a_stretch_that_is_shorter_in_some_environments_learns_from_what_is_there_alone():
+    trainer = Trainer("CartPole-v1", "recurrent_ppo", **ROLLOUTS | dict(batch_size=64), normalize_obs=True)
+    learner = trainer.learner
+    for _ in range(4):
+        trainer.until(lambda event: event.kind == "process")
+        batch = learner.data[learner.todo[0]]
+        batch.obs.requires_grad_()
+        [(_, loss, parts)] = learner.algo.losses(learner.nets, batch)
+        assert parts["ratio"].shape == (batch.valid.sum(),)
+        torch.testing.assert_close(parts["ratio"], torch.ones_like(parts["ratio"]))
+        asked, = torch.autograd.grad(loss, batch.obs)
+        assert asked[batch.valid].any(-1).float().mean() > .9 and not asked[~batch.valid].any()
+        mean = learner.nets.policy.net.trunk.encode[0].count + batch.valid.sum()
+        trainer.until("iteration")
+        assert learner.nets.policy.net.trunk.encode[0].count == mean
+    assert not batch.valid.all()
+
+
+class Uneven(gym.Env):
+    "Episodes of 1 to 4 steps that show numbers from 1 on"
+    observation_space = gym.spaces.Discrete(3, start=1)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(1, 5))
+        return 1, {}
+
+    def step(self, act):
+        self.left -= 1
+        return 2, 1., self.left == 0, False, {}
+
+
+@pytest.mark.parametrize("algo", ["ppo", "recurrent_ppo"])
+def test_places_that_were_never_written_are_not_asked_for_a_value(algo):
+    env = NativeVec("uneven", Uneven(), SyncVectorEnv([Uneven] * 4))
+    trainer = Trainer(env, algo, n_steps=8, seed=0)
+    trainer.until("iteration")
+    assert trainer.learner.memory.written.min() < 8
+    assert len(trainer.learner.data[trainer.learner.data.valid]) == trainer.steps
+
+
+def test_an_environment_that_gave_no_row_makes_no_minibatch():
+    trainer = Trainer("CartPole-v1", "recurrent_ppo", num_envs=2, n_steps=4, batch_size=4, n_epochs=1)
+    trainer.run(steps=2)
+    learner = trainer.learner
+    learner.fresh[1] = 0
+    learner.process()
+    [index] = learner.todo
+    assert learner.memory.env_of(learner.data.index[index].numpy()).max() == 0

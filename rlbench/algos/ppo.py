@@ -111,8 +111,8 @@ class PPO(PPOSettings):
 
     def draw(self, memory, own, fresh, rng):
         ages = np.arange(self.n_steps)[::-1, None]
-        valid = ages < (fresh if fresh.any() else memory.sizes)               # (T, N)
-        return Batch(index=memory.aged(ages, memory.everyone).ravel(), valid=valid.ravel())
+        valid = ages < (fresh if any(fresh) else memory.sizes)                # (T, N)
+        return Batch(index=memory.aged(ages * valid, memory.everyone).ravel(), valid=valid.ravel())
 
     def targets(self, nets, rows, noise):
         val = self.values(nets, rows.obs)
