@@ -1,17 +1,23 @@
 "Environments that answer what they should not: refused, named, before anything is learned from it"
+import copy
+import re
+from functools import partial
+
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
 from rlbench.algos.algorithm import algorithms
-from rlbench.envs.env import EnvProblem
+from rlbench.core.spaces import AGENT
+from rlbench.core.state import same
+from rlbench.envs.env import EnvList, EnvProblem
 from rlbench.envs.find import make
 from rlbench.envs.native import NativeVec
 from rlbench.envs.teams import TeamList
 from rlbench.training.evaluate import evaluate
 from rlbench.training.learner import NotFinite
-from rlbench.training.trainer import Trainer
+from rlbench.training.trainer import Trainer, load
 
 pytestmark = pytest.mark.filterwarnings("ignore::rlbench.training.trainer.CannotGoBack")
 LATE = 5    # the step in which something is wrong
@@ -230,6 +236,192 @@ def test_where_a_vector_is_not_looked_at_the_loss_says_what_is_wrong():
 def test_known_vectors_are_not_asked():
     trainer = Trainer("CartPole-v1", "ppo", num_envs=3)
     assert type(trainer.env) is NativeVec and not isinstance(trainer.env.env, gym.vector.VectorWrapper)
+
+
+def flags_as(kind):
+    "Changes flags into numbers of a kind"
+    return lambda obs, rew, term, trunc, info: (obs, rew, term.astype(kind), trunc.astype(kind), info)
+
+
+class Flags(WrongPoles):
+    "CartPoles whose flags are always something else"
+    count = LATE
+
+    def step(self, acts):
+        return self.change(*self.env.step(acts))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, float])
+def test_flags_that_are_numbers_are_flags(kind):
+    runs = []
+    for change in (flags_as(bool), flags_as(kind)):
+        vector = NativeVec("Flags", gym.make("CartPole-v1"), Flags(change))
+        runs.append(Trainer(vector, "ppo", n_steps=8, n_epochs=1).run(steps=60))
+    assert runs[0].updates > 0 and same(*(run.learner.nets.state_dict() for run in runs))
+
+
+@pytest.mark.parametrize("value", [-1, 16, 1.7, 1.])
+def test_states_of_a_vector_are_whole_numbers_of_its_space(value):
+    lakes = gym.vector.SyncVectorEnv([lambda: gym.make("FrozenLake-v1")] * 2)
+
+    class Lakes(gym.vector.VectorWrapper):
+        def step(self, acts):
+            obs, *rest = self.env.step(acts)
+            return np.full(2, value), *rest
+
+    trainer = Trainer(NativeVec("Lakes", gym.make("FrozenLake-v1"), Lakes(lakes)), "qlearning")
+    with pytest.raises(EnvProblem, match="^Lakes: the observation"):
+        trainer.run(steps=9)
+
+
+def test_vectors_of_gymnasium_are_not_one_environment():
+    def many():
+        return gym.vector.SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 2)
+
+    for env in (many, many()):
+        for check in (True, False):
+            with pytest.raises(EnvProblem, match="SyncVectorEnv, .*pass what makes one environment.*NativeVec"):
+                Trainer(env, "ppo", check_env=check)
+
+
+# ---- vectors of one's own, with a step of their own
+
+class WrongList(EnvList):
+    "Three environments in a list; in one step something is wrong"
+
+    def __init__(self, id, change):
+        super().__init__(id, partial(gym.make, id), 3)
+        self.change = change
+        self.count = 0
+
+    def step(self, acts):
+        self.count += 1
+        answer = super().step(acts)
+        return self.change(answer) if self.count == LATE else answer
+
+
+def but(**columns):
+    "The same answer, other columns in it"
+    return lambda answer: {AGENT: answer[AGENT]._replace(**columns)}
+
+
+def ends(what):
+    return but(term=np.array(what))
+
+
+NO = np.zeros(3, bool)
+OWN = {
+    "no dictionary": (lambda answer: answer[AGENT], "step gave Step, expected a dictionary by behaviour"),
+    "nothing": (lambda answer: None, "step gave NoneType, expected a dictionary by behaviour"),
+    "another behaviour": (lambda answer: dict(red=answer[AGENT]), "step is of red, expected agent"),
+    "five values": (lambda answer: {AGENT: tuple(answer[AGENT])[:5]}, "step gave tuple, expected a Step"),
+    "nan reward": (but(rew=np.array([0, np.nan, 1])), "reward of environment 1 is nan"),
+    "inf reward": (but(rew=np.array([0, 1, -np.inf])), "reward of environment 2 is -inf"),
+    "rewards in columns": (but(rew=np.ones((3, 1))), "rewards have shape (3, 1), expected (3,)"),
+    "one reward": (but(rew=1.), "rew is float, expected an array"),
+    "text rewards": (but(rew=np.array(["1"] * 3)), "rewards hold <U1, expected numbers"),
+    "rewards in a list": (but(rew=[1., 1., 1.]), "rew is list, expected an array"),
+    "text flags": (ends(["False"] * 3), "term flags hold <U5, expected bool"),
+    "one flag": (ends(False), "term flags have shape (), expected (3,)"),
+    "no flags": (but(trunc=np.array([None] * 3)), "trunc flags hold object, expected bool"),
+    "numbers for flags": (but(trunc=np.zeros(3)), "trunc flags hold float64, expected bool"),
+    "flags of rows": (but(valid=NO[:2]), "valid flags have shape (2,), expected (3,)"),
+    "flags of beginnings": (but(first=None), "first is NoneType, expected an array"),
+    "no ends": (but(ended=None), "ended is None, expected a list of Ended"),
+    "ends by number": (but(ended=[1]), "ended is [1], expected a list of Ended"),
+    "nan": (but(next_obs=np.full((3, 4), np.nan, np.float32)), "in next_obs the observation of environment 0 is [nan"),
+    "nan to act on": (but(obs=np.full((3, 4), np.inf, np.float32)), "in obs the observation of environment 0 is [inf"),
+    "short": (but(obs=np.zeros((3, 2), np.float32)), "in obs the observations have shape (3, 2), expected (3, 4)"),
+    "one for all": (but(next_obs=np.zeros(4, np.float32)), "the observations have shape (4,), expected (3, 4)"),
+    "in a list": (but(obs=[[0.] * 4] * 3), "obs is list, expected an array"),
+}
+OWN_LAKE = {
+    "state -1": (but(obs=np.array([0, -1, 0])), "in obs the observation of environment 1 is -1, of Discrete(16)"),
+    "state 16": (but(next_obs=np.array([16, 0, 0])), "the observation of environment 0 is 16, of Discrete(16)"),
+    "state 1.7": (but(next_obs=np.array([0, 0, 1.7])), "the observations hold float64, expected whole numbers"),
+    "float states": (but(obs=np.zeros(3)), "the observations hold float64, expected whole numbers"),
+}
+
+
+def refused(env, algo):
+    "What is said of an environment while it is learned from"
+    trainer = Trainer(env, algo)
+    with pytest.raises(EnvProblem) as found:
+        trainer.run(steps=100)
+    assert all(weight.isfinite().all() for weight in trainer.learner.nets.state_dict().values())
+    return str(found.value)
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_vectors_with_a_step_of_their_own_are_looked_at(case):
+    change, words = OWN[case]
+    said = refused(WrongList("CartPole-v1", change), "ppo")
+    assert said.startswith("CartPole-v1: ") and words in said
+
+
+def test_vectors_that_a_function_makes_are_looked_at():
+    change, words = OWN["nan reward"]
+    assert words in refused(partial(WrongList, "CartPole-v1", change), "ppo")
+
+
+@pytest.mark.parametrize("case", OWN_LAKE)
+def test_states_that_there_are_not_are_refused_in_vectors_of_ones_own(case):
+    change, words = OWN_LAKE[case]
+    assert words in refused(WrongList("FrozenLake-v1", change), "qlearning")
+
+
+class InPlace(WrongList):
+    "Shows one and the same array, in which it goes on writing"
+
+    def step(self, acts):
+        step = super().step(acts)[AGENT]
+        self.buffer = getattr(self, "buffer", step.obs)
+        self.buffer[:] = step.obs
+        return {AGENT: step._replace(obs=self.buffer)}
+
+
+def test_what_was_shown_stays_as_it_was():
+    assert "step wrote into observations that were shown before" in refused(InPlace("CartPole-v1", dict), "ppo")
+
+
+@pytest.mark.parametrize("shown, words", [
+    (np.zeros((2, 4)), "reset gave ndarray, expected a dictionary by behaviour"),
+    ({AGENT: np.zeros(4)}, "from reset the observations have shape (4,), expected (3, 4)"),
+])
+def test_the_reset_of_ones_own_vector_is_looked_at(shown, words):
+    class Begins(WrongList):
+        def reset(self, seed): return shown
+
+    with pytest.raises(EnvProblem, match=re.escape(words)):
+        Trainer(Begins("CartPole-v1", None), "ppo")
+
+
+def test_ones_own_vector_is_not_looked_at_where_nobody_wants_it():
+    trainer = Trainer(WrongList("CartPole-v1", OWN["nan reward"][0]), "ppo", n_steps=8, check_env=False)
+    assert type(trainer.env) is WrongList
+    with pytest.raises(NotFinite):
+        trainer.run(steps=100)
+
+
+def test_ones_own_vector_is_learned_from_as_if_nobody_looked(tmp_path):
+    right = partial(WrongList, "CartPole-v1", dict)
+    env = right()
+    trainer = Trainer(env, "ppo", n_steps=16, n_epochs=1).run(steps=60)
+    plain = Trainer(right(), "ppo", n_steps=16, n_epochs=1, check_env=False)
+    assert same(trainer.learner.nets.state_dict(), plain.run(steps=60).learner.nets.state_dict())
+    twin = trainer.fork()
+    assert twin.env.unwrapped is not env and trainer.env.unwrapped is env
+    twin.run(steps=100)
+    again = Trainer(trainer.env, "ppo")
+    assert again.env.unwrapped is not env
+    trainer.save(tmp_path / "run.rlb")
+    there = load(tmp_path / "run.rlb", env=right)
+    assert same(there.run(steps=100).learner.nets.state_dict(), twin.learner.nets.state_dict())
+    again.close()
+    trainer.close()
+    assert env.closing.alive                # it came from outside
+    assert same(copy.deepcopy(trainer.env).unwrapped.state(), env.state())
+    evaluate(trainer, episodes=2)
 
 
 # ---- tables with several environments

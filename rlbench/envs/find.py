@@ -22,7 +22,7 @@ from ..core.batch import TextTable
 from ..core.settings import whole_number
 from ..core.spaces import AGENT, parts_of
 from ..core.words import nearest, path_of
-from .answers import Answering, AnsweringTeam, AnsweringVector, is_known
+from .answers import Answering, AnsweringTeam, AnsweringVecEnv, AnsweringVector, is_known
 from .env import EnvList, EnvProblem, InColumns, Listed, VecEnv
 from .native import HeldVector, NativeVec
 from .place import check_copyable, place
@@ -94,12 +94,12 @@ def looked_at(env, checked):
     return AnsweringTeam(env) if hasattr(env, "possible_agents") else Answering(env)
 
 def look_at(vec):
-    "The same vector, the answers in which are looked at, where nobody knows them"
+    "The same vector, the answers of which and in which are looked at, where nobody knows them"
     if isinstance(vec, Listed):
         vec.envs = [looked_at(env, True) for env in vec.envs]
     if isinstance(vec, HeldVector) and not is_known(vec.env) and not isinstance(vec.env, AnsweringVector):
         vec.env = AnsweringVector(vec.env, vec.id)
-    return vec
+    return vec if is_known(vec) else AnsweringVecEnv(vec)
 
 # %% ../../nbs/1_envs/105_find.ipynb #7a72fcea
 def check_call(name, own, settings):
@@ -112,10 +112,16 @@ def check_call(name, own, settings):
         pass                               # written in C, it does not say what it takes
 
 # %% ../../nbs/1_envs/105_find.ipynb #feb38516
+MANY = ("which is many environments: pass what makes one environment and num_envs=…, or "
+        "rlbench.envs.native.NativeVec(name, one environment, the vector)")
+
 def made_by(name, own, settings):
     "An environment made by a function or class of somebody's; EnvProblem where it is none"
     check_call(name, own, settings)
     env = own(**settings)
+    if isinstance(env, gym.vector.VectorEnv):
+        env.close()
+        raise EnvProblem(f"{name} made {type(env).__name__}, {MANY}")
     if hasattr(env, "reset") and hasattr(env, "step") and hasattr(env, "close"):
         return env
     raise EnvProblem(f"{name} made {type(env).__name__}, expected an environment with reset, step and close")
@@ -181,6 +187,16 @@ class Source:
         find_way_back(vec, self.make_one)
 
 # %% ../../nbs/1_envs/105_find.ipynb #c3f00a49
+def another(vec):
+    "A copy of a vector that is in use; EnvProblem where there can be none"
+    try:
+        check_copyable(vec)
+        return copy.deepcopy(vec)
+    except Exception as problem:
+        raise EnvProblem(f"{vec.id} is in use and cannot be copied ({problem!r}); "
+                         "pass a function that makes it instead of the vector") from problem
+
+# %% ../../nbs/1_envs/105_find.ipynb #4f0c2a30
 class Ready:
     "A source that is a vector already, made by hand"
 
@@ -190,17 +206,10 @@ class Ready:
         self.behaviours = list(env.behaviours)
 
     def vector(self, num_envs, native, checked=True):
-        "The vector itself; where somebody has it already, a copy; EnvProblem where there can be none"
-        if checked: look_at(self.env)
-        if not getattr(self.env, "is_taken", False):
-            self.env.is_taken = True
-            return self.env
-        try:
-            check_copyable(self.env)
-            return copy.deepcopy(self.env)
-        except Exception as problem:
-            raise EnvProblem(f"{self.id} is in use and cannot be copied ({problem!r}); "
-                             "pass a function that makes it instead of the vector") from problem
+        "The vector itself; where somebody has it already, a copy"
+        vec = another(self.env) if getattr(self.env, "is_taken", False) else self.env
+        vec.is_taken = True
+        return look_at(vec) if checked else vec
 
     def look_back(self, vec):
         "Nothing is found out: there may be no second one"
@@ -210,6 +219,7 @@ def find(env, settings):
     "The source of an environment: an id, 'file.py:Name', a function or class that makes one or a VecEnv, or a VecEnv"
     if not isinstance(settings, dict):
         raise EnvProblem(f"env_settings: expected a dictionary for the environment's constructor, got {settings!r}")
+    env = env.unwrapped if isinstance(env, AnsweringVecEnv) else env
     if isinstance(env, VecEnv):
         if settings:
             raise EnvProblem(f"env_settings {', '.join(settings)}: {env.id} is made already, and nobody takes them")
@@ -223,6 +233,7 @@ def find(env, settings):
         return Source(name, partial(made_by, name, own, settings), settings=settings)
     if not isinstance(env, str):
         hint = ", of which copies are needed: pass what makes it" if hasattr(env, "reset") else ""
+        if isinstance(env, gym.vector.VectorEnv): hint = f", {MANY}"
         raise EnvProblem(f"expected an environment's id or a function that makes one, got {type(env).__name__}{hint}")
     spec = known(env)
     return Source(env, Maker(spec, settings), spec, settings)

@@ -265,7 +265,8 @@ class Trainer(Asked):
 
     def close(self):
         "Let go of the environment, unless it came from outside as it is"
-        if self.env is not self.source: self.env.close()
+        if getattr(self.env, "unwrapped", self.env) is not self.source:
+            self.env.close()
 
     def save(self, path):
         "Write the whole run to one file"
