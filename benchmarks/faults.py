@@ -204,8 +204,21 @@ def worse_json(text, rng):
     except TypeError: return changed_text(text, rng)
 
 
+VALUES_OF = dict(obs=[np.nan, np.inf, 1], next_obs=[-np.inf, 2], act=[-1, 2, 10**6, 1], rew=[np.nan, np.inf, -5],
+                 term=[2, 1], trunc=[255, 0])   # of each column some that cannot be, and one that can
+
+
+def spoil(folder, name, rng):
+    "Put something else into one row of a column"
+    column = np.load(folder / f"{name}.npy", mmap_mode="r+")
+    numbers = column.view(np.uint8) if column.dtype == bool else column
+    numbers[rng.randrange(len(column))] = rng.choice(VALUES_OF[name])
+    column.flush()
+
+
 def recorded_on(recorder):
     "What a recording that was accepted must be able to do"
+    learned_from(recorder)
     rows = recorder.gather(recorder.latest())
     for i in range(min(3, len(rows))):
         recorder.add(rows[i:i + 1])
@@ -228,7 +241,11 @@ def hostile_recordings(rng, folder):
         shutil.rmtree(sly, ignore_errors=True)
         shutil.copytree(folder / "good", sly)
         file = sly / rng.choice([*[one.name for one in files], *["ring.json"] * len(files)])
-        if file.name == "ring.json":
+        spoiled = rng.choice(list(VALUES_OF))
+        if rng.random() < .3:
+            file = sly / f"{spoiled}.npy"
+            spoil(sly, spoiled, rng)
+        elif file.name == "ring.json":
             file.write_text(worse_json(file.read_text(), rng))
         else:
             content = bytearray(file.read_bytes())

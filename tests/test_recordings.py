@@ -1,20 +1,28 @@
 """Columns in files against columns in memory; recordings after a crash, one of them real."""
+import json
 import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlbench.algos.algorithm import get
 from rlbench.buffers.datasets import subset
 from rlbench.buffers.frames import Frames
 from rlbench.buffers.recordings import mapped, open_recording, start_recording
 from rlbench.buffers.ring import ClosedRing, Ring
 from rlbench.core.batch import Batch, columns
+from rlbench.core.spaces import Spec
 from rlbench.core.state import FileProblem, same, snapshot
+from rlbench.core.words import ConfigError
+from rlbench.training.learner import memory_for
+from rlbench.training.trainer import Trainer
 
 
 def row_of(t, num_envs, rng):
@@ -205,3 +213,114 @@ def test_folders_that_hold_no_recording_are_refused(tmp_path):
     (tmp_path / "a" / "rew.npy").write_bytes(data[:60])
     with pytest.raises(FileProblem, match="rew.npy: "):
         open_recording(tmp_path / "a")
+
+
+# ---- columns that hold what cannot be
+
+def recorded(folder, steps=30, capacity=20, num_envs=1, close=True):
+    "A recording of states and of numbers, of which the newest 20 rows are held"
+    recorder = start_recording(folder, capacity, num_envs, 2)
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        state = rng.integers(16, size=num_envs)
+        seen = rng.normal(size=(num_envs, 4)).astype(np.float32)
+        ends = np.zeros(num_envs, bool)
+        obs = Batch(state=state, seen=seen)
+        recorder.add(Batch(obs=obs, act=state % 4, rew=seen[:, 0], term=ends, trunc=ends, next_obs=obs))
+    if close: recorder.close()
+    return recorder
+
+
+def spoil(folder, name, row, value):
+    "Write a value into a row of a column's file; flags are bytes"
+    column = np.load(folder / f"{name}.npy", mmap_mode="r+")
+    (column.view(np.uint8) if column.dtype == bool else column)[row] = value
+    column.flush()
+
+
+@pytest.mark.parametrize("name, value, told", [
+    ("rew", np.nan, "nan"), ("rew", -np.inf, "-inf"), ("obs.seen", np.nan, "nan"), ("next_obs.seen", np.inf, "inf"),
+    ("term", 2, "2"), ("trunc", 255, "255"),
+])
+def test_a_recording_that_holds_what_cannot_be_is_refused(tmp_path, name, value, told):
+    recorded(tmp_path / "a")
+    spoil(tmp_path / "a", name, 7, value)
+    with pytest.raises(FileProblem) as found:
+        open_recording(tmp_path / "a")
+    assert f"{name}.npy: row 7 holds {told}" in str(found.value)
+
+
+def test_what_stands_where_nothing_is_held_does_no_harm(tmp_path):
+    recorded(tmp_path / "a", steps=5)
+    spoil(tmp_path / "a", "rew", 5, np.nan)
+    assert len(open_recording(tmp_path / "a")) == 5
+    recorded(tmp_path / "b", close=False)                 # 30 rows in 20 places: row 10 may be torn
+    spoil(tmp_path / "b", "rew", 10, np.nan)
+    spoil(tmp_path / "b", "term", 10, 9)
+    assert len(open_recording(tmp_path / "b")) == 18
+    spoil(tmp_path / "b", "rew", 12, np.nan)
+    with pytest.raises(FileProblem, match="rew.npy: row 12 holds nan"):
+        open_recording(tmp_path / "b")
+
+
+def test_a_long_recording_is_looked_at_in_little_memory(tmp_path):
+    recorded(tmp_path / "a", steps=1200, capacity=1200, num_envs=100)
+    spoil(tmp_path / "a", "obs.seen", 119_999, np.nan)
+    tracemalloc.start()
+    try:
+        with pytest.raises(FileProblem, match="row 119999 holds"):
+            open_recording(tmp_path / "a")
+        assert tracemalloc.get_traced_memory()[1] < 4e6   # the columns take 10.6
+    finally: tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name, value", [
+    ("written", -1), ("written", 30.5), ("written", "30"), ("written", True), ("written", None), ("written", 2**62),
+    ("forgotten", -1), ("forgotten", 31),
+])
+def test_counts_that_cannot_be_are_refused(tmp_path, name, value):
+    recorded(tmp_path / "a")
+    path = tmp_path / "a" / "ring.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: [value]}))
+    with pytest.raises(FileProblem, match=f"ring.json: .*{name}"):
+        open_recording(tmp_path / "a")
+
+
+def lake(folder):
+    "A recording of states and actions of a lake"
+    recorder = start_recording(folder, 20, 1, 2)
+    for t in range(30):
+        ends = np.zeros(1, bool)
+        state = np.array([t % 16])
+        recorder.add(Batch(obs=state, act=state % 4, rew=np.ones(1, np.float32), term=ends, trunc=ends, next_obs=state))
+    recorder.close()
+
+
+@pytest.mark.parametrize("name, value", [("obs", 16), ("obs", -1), ("next_obs", 99), ("act", 4)])
+def test_what_a_space_does_not_hold_is_refused_before_anything_learns_from_it(tmp_path, name, value):
+    lake(tmp_path / "a")
+    assert len(Trainer("FrozenLake-v1", "bc", memory=open_recording(tmp_path / "a")).run(updates=1).learner.todo) == 0
+    spoil(tmp_path / "a", name, 7, value)
+    memory = open_recording(tmp_path / "a")
+    with pytest.raises(FileProblem) as found:
+        Trainer("FrozenLake-v1", "bc", memory=memory)
+    assert f"{name}.npy: row 7 holds {value}, expected" in str(found.value) and "Discrete" in str(found.value)
+    with pytest.raises(ConfigError, match=f"its {name} hold {value} in row"):
+        Trainer("FrozenLake-v1", "bc", memory=subset(memory, memory.latest()))
+
+
+@pytest.mark.parametrize("name, value", [("obs.place", 3), ("act.turn", 5), ("next_obs.place", -1)])
+def test_parts_of_observations_and_actions_are_looked_at(tmp_path, name, value):
+    place = gym.spaces.Dict(place=gym.spaces.MultiDiscrete([3, 3]))
+    turn = gym.spaces.Dict(turn=gym.spaces.Discrete(2, start=3), force=gym.spaces.Box(-1, 1, (1,)))
+    ring = Ring(9, 1)
+    obs = Batch(place=np.ones((1, 2), np.int64))
+    act = Batch(turn=np.array([3]), force=np.zeros((1, 1), np.float32))
+    for _ in range(5):
+        ends = np.zeros(1, bool)
+        ring.add(Batch(obs=obs, act=act, rew=np.ones(1, np.float32), term=ends, trunc=ends, next_obs=obs))
+    spec = Spec(place, turn, 1)
+    assert memory_for(get("dqn")(), spec, ring) is ring
+    dict(columns(ring.places))[name][2] = value
+    with pytest.raises(ConfigError, match=f"its {name} hold {value} in row 2, expected"):
+        memory_for(get("dqn")(), spec, ring)

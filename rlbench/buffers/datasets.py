@@ -113,7 +113,8 @@ def check_counts(noted):
         count = noted[name]
         if not isinstance(count, np.ndarray) or (count.dtype, count.shape) != (np.int64, (noted["num_envs"],)):
             raise FileProblem(f"{name}: {told_form(count)}, expected int64 ({noted['num_envs']},)")
-    if not ((0 <= noted["forgotten"]) & (noted["forgotten"] <= noted["written"])).all():
+    written = noted["written"]
+    if not ((0 <= noted["forgotten"]) & (noted["forgotten"] <= written) & (written < 2**48)).all():
         raise FileProblem("written and forgotten: counts of rows that cannot be")
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #87e8ea6a

@@ -215,6 +215,13 @@ class Ready:
         "Nothing is found out: there may be no second one"
 
 # %% ../../nbs/1_envs/105_find.ipynb #a855e729
+def no_source(env):
+    "An EnvProblem that says why no environments come from something"
+    hint = ", of which copies are needed: pass what makes it" if hasattr(env, "reset") else ""
+    if isinstance(env, gym.vector.VectorEnv): hint = f", {MANY}"
+    return EnvProblem(f"expected an environment's id or a function that makes one, got {type(env).__name__}{hint}")
+
+# %% ../../nbs/1_envs/105_find.ipynb #4f0c2a31
 def find(env, settings):
     "The source of an environment: an id, 'file.py:Name', a function or class that makes one or a VecEnv, or a VecEnv"
     if not isinstance(settings, dict):
@@ -231,10 +238,7 @@ def find(env, settings):
         name = env
     if callable(own):
         return Source(name, partial(made_by, name, own, settings), settings=settings)
-    if not isinstance(env, str):
-        hint = ", of which copies are needed: pass what makes it" if hasattr(env, "reset") else ""
-        if isinstance(env, gym.vector.VectorEnv): hint = f", {MANY}"
-        raise EnvProblem(f"expected an environment's id or a function that makes one, got {type(env).__name__}{hint}")
+    if not isinstance(env, str): raise no_source(env)
     spec = known(env)
     return Source(env, Maker(spec, settings), spec, settings)
 

@@ -20,13 +20,15 @@ from torch.linalg import vector_norm
 from torch.nn.utils import clip_grad_norm_
 
 from ..algos.algorithm import Taken
+from ..buffers.recordings import Recorder, wrong_value
 from ..buffers.ring import ClosedRing, Ring
 from ..core.batch import Batch, as_numpy, columns, each
 from ..core.schedules import at, schedules
 from ..core.settings import whole_number
-from ..core.spaces import room_for
-from ..core.state import snapshot, told_state, went_back
+from ..core.spaces import parts_of, room_for
+from ..core.state import FileProblem, snapshot, told_state, went_back
 from ..core.words import ConfigError
+from ..envs.answers import is_inside
 from .actor import NoiseStream, to_tensors
 
 # %% ../../nbs/6_training/61_learner.ipynb #769179e4
@@ -153,10 +155,30 @@ def misfit(memory, spec):
         for what, told in dict(shapes=shapes_of, types=types_of).items():
             if told(held) != told(wanted):
                 return f"its {name} have {what} {told(held)}, those of {space} have {told(wanted)}"
-        numbers = memory.gather(memory.latest())[name] if isinstance(space, gym.spaces.Discrete) else held[:0]
-        if numbers.size and (numbers.min() < space.start or numbers.max() >= space.start + space.n):
-            return f"its {name} hold numbers from {numbers.min()} to {numbers.max()}, expected those of {space}"
     return ""
+
+# %% ../../nbs/6_training/61_learner.ipynb #4f0c2a40
+def leaf_spaces(name, space):
+    "(dotted name, space) of every column that elements of a space make"
+    parts = parts_of(space)
+    if parts is None: yield name, space
+    else:
+        for part, inner in parts.items():
+            yield from leaf_spaces(f"{name}.{part}", inner)
+
+def check_held(memory, spec):
+    "ConfigError where a memory holds what is in no space of a task; FileProblem where it lies in files"
+    spaces = dict(obs=spec.observation_space, act=spec.action_space, next_obs=spec.observation_space)
+    spaces["rew"] = gym.spaces.Box(-np.inf, np.inf, ())
+    held = dict(columns(memory.places or {}))
+    for name, space in (leaf for one in spaces.items() for leaf in leaf_spaces(*one)):
+        found = name in held and wrong_value(memory, held[name], partial(is_inside, space))
+        if not found: continue
+        row, value = found
+        if isinstance(memory, Recorder):
+            raise FileProblem(f"{memory.folder / name}.npy: row {row} holds {value}, expected those of {space}")
+        raise ConfigError(f"the memory that is given does not fit the environment: its {name} hold {value} in row "
+                          f"{row}, expected those of {space}")
 
 # %% ../../nbs/6_training/61_learner.ipynb #3a119067
 def memory_for(settings, spec, given):
@@ -170,6 +192,7 @@ def memory_for(settings, spec, given):
     wrong = misfit(given, spec)
     if wrong:
         raise ConfigError(f"the memory that is given does not fit the environment: {wrong}")
+    check_held(given, spec)
     if settings.offline: return given.twin(ClosedRing)
     if given.num_envs == spec.num_envs: return given
     raise ConfigError(f"the memory that is given has places for {given.num_envs} environments, and {spec.num_envs} are "
