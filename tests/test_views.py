@@ -12,11 +12,14 @@ from rlbench.algos.questions import backup_diagram, eligibility, learned_model, 
 from rlbench.core.spaces import SpaceProblem
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
+from rlbench.envs.actions import CALLED, action_names
+from rlbench.envs.find import make
 from rlbench.envs.grids import GridWorld
 from rlbench.lab.backups import BackupView, ModelView, QueueView, TraceView, has_answer
 from rlbench.lab.components import as_page
 from rlbench.lab.drawing import short
-from rlbench.lab.inspect import BufferView
+from rlbench.lab.hands import action_called
+from rlbench.lab.inspect import BufferView, told_transition
 from rlbench.lab.updates import GradientView, TargetsView, UpdateView, target_terms
 from rlbench.lab.value_views import GridValues, ValueSurface, ValueTrace
 from rlbench.lab.views import ActionBars, EnvFrame, LearningCurve
@@ -235,6 +238,42 @@ def test_actions_have_their_names_in_every_table():
     bars = ActionBars(trainer, "agent")
     bars.draw(trainer, moving=False)
     assert bars.text().removeprefix("greedy action: ") in names
+
+
+FOLDERS = tuple(f"gymnasium.envs.{folder}" for folder in ("classic_control", "box2d", "toy_text"))
+WORLDS = [(id, spec.entry_point.split(":")[1]) for id, spec in gym.registry.items()
+          if str(spec.entry_point).startswith(FOLDERS) and id != "CartPole-v0"]
+
+
+@pytest.mark.parametrize("id, name", WORLDS)
+def test_every_action_of_gymnasiums_worlds_has_a_name(id, name):
+    how = dict(continuous=False) if name == "CarRacing" else {}
+    env = make(id, **how)
+    try:
+        space = env.behaviours["agent"].action_space
+        if not isinstance(space, gym.spaces.Discrete):
+            return
+        names = action_names(env, space)
+        assert len(set(names)) == space.n == len(CALLED[name])
+        assert not any(word.isdigit() for word in names)
+    finally:
+        env.close()
+
+
+def test_names_of_actions_are_shown_wherever_actions_are():
+    trainer = Trainer("FrozenLake-v1", "qlearning", seed=0).run(steps=30)
+    names = ["left", "down", "right", "up"]
+    views = views_of(trainer)
+    draw(trainer, views)
+    assert views["actions"].text().removeprefix("greedy action: ") in names
+    assert views["backup"].text().split(", ")[1].split(":")[0] in names
+    assert all(f"{name} " in views["values"].text() for name in names)
+    for view in (views["buffer"], views["targets"]):
+        at = view.table.columns.index("act")
+        assert all(row[at] == f"{row[at][0]} ({names[int(row[at][0])]})" for row in view.table.rows)
+    told = dict(told_transition(trainer, "agent", 0))
+    assert told["act"][3:-1] in names
+    assert action_called("up", trainer.env, trainer.env.behaviours["agent"].action_space) == 3
 
 
 class Later(GridWorld):

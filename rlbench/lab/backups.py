@@ -17,10 +17,11 @@ import torch
 from ..algos.algorithm import algorithms
 from ..algos.questions import Node, backup_diagram, eligibility, learned_model, most_urgent
 from ..core.batch import as_numpy
+from ..envs.actions import action_names
 from ..envs.tabular import model_of
 from .drawing import BLUE, GREEN, VIRIDIS, Sheet, draw_horizontal_bars, short, stamp
 from .value_views import countable, layout_of
-from .views import View, action_names, has_discrete_actions
+from .views import View, has_discrete_actions
 from .worlds import grid_image
 
 # %% ../../nbs/8_lab/831_backups.ipynb #b6b4a41f

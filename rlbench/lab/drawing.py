@@ -139,6 +139,13 @@ def level(value, low, high, base, top):
     share = (np.clip(value, low, high) - low) / max(high - low, 1e-9)
     return base - share * (base - top)
 
+# %% ../../nbs/8_lab/80_drawing.ipynb #7546470c
+def below_bar(name, wide, # pixels
+              size):
+    "A name in one line, or in two where it is too long"
+    if stamp(name, size).width < wide: return [name]
+    return name.replace("_", " ").split(" ", 1)
+
 # %% ../../nbs/8_lab/80_drawing.ipynb #3d93f258
 def draw_bars(sheet,
               box,          # (left, top, right, bottom), pixels
@@ -150,9 +157,10 @@ def draw_bars(sheet,
     "Upright bars with numbers above and names below"
     _, top, _, bottom = box
     left, wide = bar_places(box, len(values))
-    base = bottom - 16
-    zero = level(max(low, min(0., high)), low, high, base, top + 14)
     size = 10 if wide >= 34 else 8
+    below = [below_bar(name, wide, size) for name in names]
+    base = bottom - 6 - 10 * max(map(len, below), default=1)
+    zero = level(max(low, min(0., high)), low, high, base, top + 14)
 
     for i, value in enumerate(values):
         x = left + i * wide
@@ -160,7 +168,8 @@ def draw_bars(sheet,
         tip = level(value, low, high, base, top + 14) if np.isfinite(value) else base
         upper, lower = sorted((zero, tip))
         sheet.pen.rectangle((start, upper, end, lower), fill)
-        sheet.text(x + wide / 2, bottom, names[i], "mb", size)
+        for up, line in enumerate(reversed(below[i])):
+            sheet.text(x + wide / 2, bottom - 10 * up, line, "mb", size)
         if wide >= 24:
             sheet.text(x + wide / 2, upper - 2, short(float(value)), "mb", size)
         if i == marked:

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from ..core.batch import each
+from ..envs.actions import action_names
 from ..envs.tabular import action_values, evaluate_policy, model_of, solve
 from .components import StateGrid, styled
 from .drawing import BLUE, ORANGE, colour, short, span_of
@@ -46,9 +47,8 @@ def layout_of(env,   # VecEnv
     "Where the states of a small world lie"
     raw = env.single.unwrapped
     n = int(spec.observation_space.n)
-    names = getattr(raw, "actions", None)
-    names = list(names) if isinstance(names, (tuple, list)) else None
-    return Layout(n, int(spec.action_space.n), shape_of_world(raw, n), model, letters_of_world(raw, n), names)
+    names = action_names(env, spec.action_space)
+    return Layout(n, len(names), shape_of_world(raw, n), model, letters_of_world(raw, n), names)
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #a9c254f2
 MOST_STATES = 1000   # that are shown in one grid
