@@ -205,8 +205,9 @@ def test_a_backup_diagram_shows_the_numbers_of_the_last_update():
     trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0)
     if not BackupView.fits(trainer, "agent"):
         pytest.skip("nobody drew the diagram of Q-learning")
-    trainer.until("update")
     shown = BackupView(trainer, "agent")
+    trainer.watchers.append(shown.note)
+    trainer.until("update")
     shown.draw(trainer, moving=False)
     parts = trainer.learner.last.parts
     numbers = [f"{name} {short(float(parts[name][0]))}" for name in ("q", "target", "delta")]
@@ -224,6 +225,60 @@ def test_where_values_of_actions_are_learned_an_action_is_the_root(name):
     tree = backup_diagram(learner.algo, learner.nets, learner.last.batch)
     assert tree.kind == "action" and tree.text.startswith("s ") and tree.value is not None
     assert ("max: a " in str(tree)) == (name in ("qlearning", "dyna"))
+
+
+DRAWN = [(name, "rlbench/Bandit-v0" if "bandit" in name else "rlbench/CliffWalk-v0") for name, kind in
+         algorithms().items() if has_answer(backup_diagram, object.__new__(kind))]
+
+
+def worth_of(tree, gamma):
+    "What a diagram of one step makes of the values that it shows"
+    [[label, after]] = tree.edges
+    values = [child.value for _, child in after.edges]
+    marked = [child.value for mark, child in after.edges if mark == "max"]
+    follows = np.mean(marked or values or after.value or 0.)
+    return float(label.split(",")[0].removeprefix("r ")) + gamma * follows
+
+
+@pytest.mark.parametrize("algo, env", DRAWN)
+def test_a_diagram_shows_the_values_that_the_target_was_made_of(algo, env):
+    trainer = Trainer(env, algo, seed=0, **(dict() if "bandit" in algo else dict(gamma=.9)))
+    view = BackupView(trainer, "agent")
+    trainer.watchers.append(view.note)
+    learner = trainer.learner
+    moved = 0
+    for _ in range(12):
+        trainer.until("update")
+        view.draw(trainer, moving=False)
+        parts = learner.last.parts
+        before = view.earlier.tree(learner)
+        now = backup_diagram(learner.algo, learner.nets, learner.last.batch)
+        was = float(parts.get("q", parts.get("val"))[0])
+        assert before.value == pytest.approx(was) and f"{short(was)} →" in view.drawn.text
+        assert view.drawn.value == now.value and view.drawn.edges == view.named(trainer, before).edges
+        moved += before.edges != now.edges
+        if algo in ("qlearning", "double_q", "sarsa", "td", "dyna"):
+            assert worth_of(before, .9) == pytest.approx(float(parts.target[0]), rel=1e-3)
+    assert moved or algo not in ("qlearning", "sarsa", "value_iteration")
+    assert "values of now" not in view.text()
+
+
+def test_where_the_values_before_are_not_known_a_diagram_says_now():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0).run(steps=20)
+    view = BackupView(trainer, "agent")
+    trainer.watchers.append(view.note)
+    view.draw(trainer, moving=False)
+    assert view.text().endswith("; below it values of now")
+    place = trainer.snapshot()
+    trainer.until("update")
+    view.draw(trainer, moving=False)
+    assert "of now" not in view.text()
+    trainer.restore(place)                          # to another update
+    view.draw(trainer, moving=False)
+    assert view.text().endswith("; below it values of now")
+    trainer.until("update", 2)
+    view.draw(trainer, moving=False)
+    assert "of now" not in view.text()
 
 
 def test_actions_have_their_names_in_every_table():
