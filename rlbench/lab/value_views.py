@@ -189,7 +189,8 @@ class GridValues(View):
     name = "values"
     title = "Values of the states"
     help = ("left: what is learned; right: the exact values for the present γ, of the best policy or of "
-            "the one that is judged, or the error (learned minus exact). Click a state for its numbers; the orange frame is the agent")
+            "the one that is judged, or the error (learned minus exact). Click a state for its numbers; the orange "
+            "frame is the agent")
     wide = True
     left = dict(value="learned value", q="learned Q of each action")
     right = dict(truth="{} value", error="error of the value", q="{} Q of each action")   # whose
