@@ -55,13 +55,14 @@ def span_of(values):
 
 # %% ../../nbs/8_lab/80_drawing.ipynb #8d3a5db1
 def short(x):
-    "A number in a few signs: two decimals below 10, one below 100; nothing for nan"
+    "A number in five signs: two decimals below 10, one below 100, thousands from 10,000 on; nothing for nan"
     if math.isnan(x): return ""
     if math.isinf(x): return "∞" if x > 0 else "-∞"
     if abs(x) < .005: return "0.00"
     if abs(x) < 9.995: return f"{x:.2f}"
     if abs(x) < 99.95: return f"{x:.1f}"
-    return f"{x:.0f}"
+    if abs(x) < 9999.5: return f"{x:.0f}"
+    return f"{x / 1000:.0f}k" if abs(x) < 999_500 else f"{x:.0e}".replace("e+0", "e")
 
 # %% ../../nbs/8_lab/80_drawing.ipynb #c4d1fc38
 @lru_cache

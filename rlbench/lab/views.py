@@ -238,7 +238,7 @@ class LearningCurve(View):
         self.ax = self.picture.axes(xlabel="environment steps", ylabel="return of the episode")
         self.ax.xaxis.set_major_formatter(EngFormatter(sep=""))     # 300k, where 300000 has no room
         self.ax.set_xlim(0, 100)
-        [dots] = self.ax.plot([], [], ".", color=BLUE, alpha=.35, markersize=4)
+        [dots] = self.ax.plot([], [], ".", color=BLUE, alpha=.6, markersize=4)
         [line] = self.ax.plot([], [], color=ORANGE, linewidth=1.8)
         self.dots = self.picture.add(dots, self.ax)
         self.line = self.picture.add(line, self.ax)
