@@ -433,3 +433,19 @@ def test_load_keeps_its_words_and_shows_the_curve(bench, tmp_path, num_envs):   
     assert (abs(found[:, 0] - known[:, 0]) <= 10 * num_envs).all()
     wb.step("step", 5)
     assert "loaded" in part(wb, "file-said").value
+
+
+# what need not be made anew is kept: a click that comes meanwhile is answered sooner
+
+def test_reset_keeps_the_fields_and_what_they_show_is_so(bench):                        # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    panel = wb.page.settings[0]
+    as_page(part(wb, "hp-gamma"), value="7")
+    wb.set(lr=.1)
+    wb.reset()
+    assert wb.page.settings == [panel] and panel.learner is wb.trainer.learner
+    assert part(wb, "hp-gamma").value == str(wb.trainer.learner.settings.gamma)
+    assert part(wb, "hp-lr").value == str(wb.trainer.learner.settings.lr)
+    assert not any(field.problem.value for field in panel.fields)
+    as_page(part(wb, "hp-gamma"), value="0.5")
+    assert wb.trainer.learner.settings.gamma == .5

@@ -159,20 +159,24 @@ def corrected(tree, first, # {name: number} of the update's first row
     return replace(tree, text=text, value=now)
 
 # %% ../../nbs/8_lab/831_backups.ipynb #75ac1267
+MOST = 50_000   # numbers that are copied after every update
+
+def copied(nets):
+    "A copy of an algorithm's tables; None where they are too large"
+    tables = nets.state_dict()
+    return snapshot(tables) if sum(table.numel() for table in tables.values()) <= MOST else None
+
+# %% ../../nbs/8_lab/831_backups.ipynb #8207a8e7
 class Earlier:
     "What a learner's tables held before its last update"
-    most = 50_000   # numbers; more are not remembered
-
     def __init__(self, learner):
-        self.small = sum(table.numel() for table in learner.nets.state_dict().values()) <= self.most
-        self.before = None
-        self.last = None                            # the Taken that `before` is from before
+        self.before = self.last = None      # tables, and the Taken that they are from before
         self.keep(learner)
 
     def keep(self, learner):
         "Remember the tables of this moment"
         self.updates = learner.updates
-        self.kept = snapshot(learner.nets.state_dict()) if self.small else None
+        self.kept = copied(learner.nets)
 
     def note(self, learner):
         "An update was made"

@@ -176,6 +176,7 @@ def menu(options, with_q, name):
                             tooltip=f"{name} values: what is shown")
     return styled(pick, f"rl-pick-{name}")
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #ee2a73c0
 def rename(pick, options):
     "Other words for the same choices; what was chosen stays"
     if pick.options == options: return
