@@ -166,6 +166,12 @@ def copied(nets):
     tables = nets.state_dict()
     return snapshot(tables) if sum(table.numel() for table in tables.values()) <= MOST else None
 
+def with_tables(nets, tables):
+    "A copy of networks that holds the tables of another time"
+    nets = deepcopy(nets)
+    nets.load_state_dict(tables)
+    return nets
+
 # %% ../../nbs/8_lab/831_backups.ipynb #8207a8e7
 class Earlier:
     "What a learner's tables held before its last update"
@@ -187,8 +193,7 @@ class Earlier:
     def tree(self, learner):
         "The diagram of the last update by the values before it; None where they are not known"
         if self.before is None or self.last is not learner.last: return None
-        nets = deepcopy(learner.nets)
-        nets.load_state_dict(self.before)
+        nets = with_tables(learner.nets, self.before)
         with torch.inference_mode():
             return backup_diagram(learner.algo, nets, learner.last.batch)
 
