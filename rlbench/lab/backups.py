@@ -159,12 +159,12 @@ def corrected(tree, first, # {name: number} of the update's first row
     return replace(tree, text=text, value=now)
 
 # %% ../../nbs/8_lab/831_backups.ipynb #75ac1267
-MOST = 50_000   # numbers that are copied after every update
+MOST_COPIED = 50_000   # numbers that are copied after every update
 
 def copied(nets):
     "A copy of an algorithm's tables; None where they are too large"
     tables = nets.state_dict()
-    return snapshot(tables) if sum(table.numel() for table in tables.values()) <= MOST else None
+    return snapshot(tables) if sum(table.numel() for table in tables.values()) <= MOST_COPIED else None
 
 def with_tables(nets, tables):
     "A copy of networks that holds the tables of another time"
