@@ -4,12 +4,15 @@ import re
 import numpy as np
 import pytest
 
+from rlbench.algos.algorithm import algorithms
+from rlbench.core.spaces import SpaceProblem
 from rlbench.core.state import same
+from rlbench.core.words import ConfigError
 from rlbench.envs.games import Pennies
 from rlbench.envs.tabular import evaluate_policy, model_of
 from rlbench.lab.components import as_page, press
 from rlbench.lab.player import Player
-from rlbench.lab.value_views import Truth, judged_states, layout_of
+from rlbench.lab.value_views import GridValues, Truth, judged_states, layout_of
 from rlbench.training.trainer import Trainer
 from tests.cases import CASES
 from tests.test_player import SMALL
@@ -227,7 +230,7 @@ def test_a_given_policy_is_compared_with_its_own_value(algo, more):
     now = judged_states(trainer, "agent", layout, Truth(model))
     exact = evaluate_policy(model, np.full((16, 4), .25), .99)
     np.testing.assert_allclose(now.truth.V, exact, atol=1e-9)
-    assert now.truth.word == "true for its policy" and abs(now.V[0] - now.truth.V[0]) < .05
+    assert now.truth.word == "its policy's" and abs(now.V[0] - now.truth.V[0]) < .05
 
 
 def test_who_looks_for_the_best_policy_is_compared_with_the_best():
@@ -236,6 +239,32 @@ def test_who_looks_for_the_best_policy_is_compared_with_the_best():
     layout = layout_of(trainer.env, trainer.env.behaviours["agent"], model)
     truth = judged_states(trainer, "agent", layout, Truth(model)).truth
     assert truth.word == "optimal" and truth.V[0] == pytest.approx(.99**5)
+
+
+@pytest.mark.parametrize("algo", algorithms())
+def test_the_menu_says_whose_values_the_right_grid_shows(algo):
+    try:
+        trainer = Trainer("FrozenLake-v1", algo, seed=0)
+    except (ConfigError, SpaceProblem):
+        pytest.skip("it does not learn here")
+    if not GridValues.fits(trainer, "agent"):
+        pytest.skip("it says no values of states")
+    view = GridValues(trainer, "agent")
+    view.draw(trainer, moving=False)
+    words = [words for words, _ in view.menus[1].options]
+    whose = "its policy's" if algo in ("td", "td_lambda", "linear_td") else "optimal"
+    assert words[:2] == [f"{whose} value", "error of the value"] and whose in view.text()
+    assert words[2:] in ([], [f"{whose} Q of each action"])
+
+
+def test_the_menu_follows_a_change_of_what_is_learned():
+    trainer = Trainer("FrozenLake-v1", "policy_iteration", seed=0)
+    view = GridValues(trainer, "agent")
+    for improve, words in [(False, "its policy's value"), (True, "optimal value")]:
+        trainer.set(improve=improve)
+        view.menus[1].value = "error"
+        view.draw(trainer, moving=False)
+        assert view.menus[1].options[0][0] == words and view.menus[1].value == "error"
 
 
 def test_what_the_showcase_says_of_ratios_is_so():
@@ -404,3 +433,19 @@ def test_load_keeps_its_words_and_shows_the_curve(bench, tmp_path, num_envs):   
     assert (abs(found[:, 0] - known[:, 0]) <= 10 * num_envs).all()
     wb.step("step", 5)
     assert "loaded" in part(wb, "file-said").value
+
+
+# what need not be made anew is kept: a click that comes meanwhile is answered sooner
+
+def test_reset_keeps_the_fields_and_what_they_show_is_so(bench):                        # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    panel = wb.page.settings[0]
+    as_page(part(wb, "hp-gamma"), value="7")
+    wb.set(lr=.1)
+    wb.reset()
+    assert wb.page.settings == [panel] and panel.learner is wb.trainer.learner
+    assert part(wb, "hp-gamma").value == str(wb.trainer.learner.settings.gamma)
+    assert part(wb, "hp-lr").value == str(wb.trainer.learner.settings.lr)
+    assert not any(field.problem.value for field in panel.fields)
+    as_page(part(wb, "hp-gamma"), value="0.5")
+    assert wb.trainer.learner.settings.gamma == .5

@@ -12,11 +12,14 @@ from rlbench.algos.questions import backup_diagram, eligibility, learned_model, 
 from rlbench.core.spaces import SpaceProblem
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
+from rlbench.envs.actions import CALLED, action_names
+from rlbench.envs.find import make
 from rlbench.envs.grids import GridWorld
 from rlbench.lab.backups import BackupView, ModelView, QueueView, TraceView, has_answer
 from rlbench.lab.components import as_page
 from rlbench.lab.drawing import short
-from rlbench.lab.inspect import BufferView
+from rlbench.lab.hands import action_called
+from rlbench.lab.inspect import BufferView, told_transition
 from rlbench.lab.updates import GradientView, TargetsView, UpdateView, target_terms
 from rlbench.lab.value_views import GridValues, ValueSurface, ValueTrace
 from rlbench.lab.views import ActionBars, EnvFrame, LearningCurve
@@ -202,8 +205,9 @@ def test_a_backup_diagram_shows_the_numbers_of_the_last_update():
     trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0)
     if not BackupView.fits(trainer, "agent"):
         pytest.skip("nobody drew the diagram of Q-learning")
-    trainer.until("update")
     shown = BackupView(trainer, "agent")
+    trainer.watchers.append(shown.note)
+    trainer.until("update")
     shown.draw(trainer, moving=False)
     parts = trainer.learner.last.parts
     numbers = [f"{name} {short(float(parts[name][0]))}" for name in ("q", "target", "delta")]
@@ -223,6 +227,60 @@ def test_where_values_of_actions_are_learned_an_action_is_the_root(name):
     assert ("max: a " in str(tree)) == (name in ("qlearning", "dyna"))
 
 
+DRAWN = [(name, "rlbench/Bandit-v0" if "bandit" in name else "rlbench/CliffWalk-v0") for name, kind in
+         algorithms().items() if has_answer(backup_diagram, object.__new__(kind))]
+
+
+def worth_of(tree, gamma):
+    "What a diagram of one step makes of the values that it shows"
+    [[label, after]] = tree.edges
+    values = [child.value for _, child in after.edges]
+    marked = [child.value for mark, child in after.edges if mark == "max"]
+    follows = np.mean(marked or values or after.value or 0.)
+    return float(label.split(",")[0].removeprefix("r ")) + gamma * follows
+
+
+@pytest.mark.parametrize("algo, env", DRAWN)
+def test_a_diagram_shows_the_values_that_the_target_was_made_of(algo, env):
+    trainer = Trainer(env, algo, seed=0, **(dict() if "bandit" in algo else dict(gamma=.9)))
+    view = BackupView(trainer, "agent")
+    trainer.watchers.append(view.note)
+    learner = trainer.learner
+    moved = 0
+    for _ in range(12):
+        trainer.until("update")
+        view.draw(trainer, moving=False)
+        parts = learner.last.parts
+        before = view.earlier.tree(learner)
+        now = backup_diagram(learner.algo, learner.nets, learner.last.batch)
+        was = float(parts.get("q", parts.get("val"))[0])
+        assert before.value == pytest.approx(was) and f"{short(was)} →" in view.drawn.text
+        assert view.drawn.value == now.value and view.drawn.edges == view.named(trainer, before).edges
+        moved += before.edges != now.edges
+        if algo in ("qlearning", "double_q", "sarsa", "td", "dyna"):
+            assert worth_of(before, .9) == pytest.approx(float(parts.target[0]), rel=1e-3)
+    assert moved or algo not in ("qlearning", "sarsa", "value_iteration")
+    assert "values of now" not in view.text()
+
+
+def test_where_the_values_before_are_not_known_a_diagram_says_now():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0).run(steps=20)
+    view = BackupView(trainer, "agent")
+    trainer.watchers.append(view.note)
+    view.draw(trainer, moving=False)
+    assert view.text().endswith("; below it values of now")
+    place = trainer.snapshot()
+    trainer.until("update")
+    view.draw(trainer, moving=False)
+    assert "of now" not in view.text()
+    trainer.restore(place)                          # to another update
+    view.draw(trainer, moving=False)
+    assert view.text().endswith("; below it values of now")
+    trainer.until("update", 2)
+    view.draw(trainer, moving=False)
+    assert "of now" not in view.text()
+
+
 def test_actions_have_their_names_in_every_table():
     trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0).run(steps=9)
     names = trainer.env.single.unwrapped.actions
@@ -235,6 +293,42 @@ def test_actions_have_their_names_in_every_table():
     bars = ActionBars(trainer, "agent")
     bars.draw(trainer, moving=False)
     assert bars.text().removeprefix("greedy action: ") in names
+
+
+FOLDERS = tuple(f"gymnasium.envs.{folder}" for folder in ("classic_control", "box2d", "toy_text"))
+WORLDS = [(id, spec.entry_point.split(":")[1]) for id, spec in gym.registry.items()
+          if str(spec.entry_point).startswith(FOLDERS) and id != "CartPole-v0"]
+
+
+@pytest.mark.parametrize("id, name", WORLDS)
+def test_every_action_of_gymnasiums_worlds_has_a_name(id, name):
+    how = dict(continuous=False) if name == "CarRacing" else {}
+    env = make(id, **how)
+    try:
+        space = env.behaviours["agent"].action_space
+        if not isinstance(space, gym.spaces.Discrete):
+            return
+        names = action_names(env, space)
+        assert len(set(names)) == space.n == len(CALLED[name])
+        assert not any(word.isdigit() for word in names)
+    finally:
+        env.close()
+
+
+def test_names_of_actions_are_shown_wherever_actions_are():
+    trainer = Trainer("FrozenLake-v1", "qlearning", seed=0).run(steps=30)
+    names = ["left", "down", "right", "up"]
+    views = views_of(trainer)
+    draw(trainer, views)
+    assert views["actions"].text().removeprefix("greedy action: ") in names
+    assert views["backup"].text().split(", ")[1].split(":")[0] in names
+    assert all(f"{name} " in views["values"].text() for name in names)
+    for view in (views["buffer"], views["targets"]):
+        at = view.table.columns.index("act")
+        assert all(row[at] == f"{row[at][0]} ({names[int(row[at][0])]})" for row in view.table.rows)
+    told = dict(told_transition(trainer, "agent", 0))
+    assert told["act"][3:-1] in names
+    assert action_called("up", trainer.env, trainer.env.behaviours["agent"].action_space) == 3
 
 
 class Later(GridWorld):

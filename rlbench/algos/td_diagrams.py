@@ -7,6 +7,8 @@ __all__ = ['state_chain', 'action_tree', 'ends_of_chain', 'weighed_step', 'one_s
            'queued_pairs', 'all_traces']
 
 # %% ../../nbs/4_algos/491_td_diagrams.ipynb #4910a004
+import torch
+
 from .dyna import ModelLearner, PrioritisedSweeping
 from .linear import LinearSarsa, LinearTD
 from .questions import (Node, backup_diagram, called, did, eligibility, fan, learned_model,
@@ -54,14 +56,14 @@ def widest(pi,  # (A,) chances
     return sorted(kept)
 
 # %% ../../nbs/4_algos/491_td_diagrams.ipynb #4910a017
-def branches(algo, nets, steps, t, count):
+def branches(algo, learning, steps, t, count): # learning: observations -> (A,) values that choose
     "What may be done after step t: [(label, action, whether the sum goes on through it)]"
     then = steps[t + 1:t + 2]
     act = int(then.act) if then.valid else None
     on = act is not None and t + 1 < count
     chained = act is not None and algo.off_policy == "none" and (on or algo.target == "sarsa")
     if chained: return [("", act, on)]
-    q = algo.values(nets, steps[t:t + 1].next_obs)
+    q = learning(steps[t:t + 1].next_obs)
     pi = algo.judged(q)[0]
     mark = "ρ " if algo.off_policy == "importance" else ""
     best = algo.target == "q"
@@ -79,18 +81,19 @@ def branches(algo, nets, steps, t, count):
 def action_tree(algo: ActionValues, nets, batch):
     "A chain of actions, with those that might have been taken"
     steps, count = rows_taken_in(batch)
-    value = lambda obs, act: algo.values(nets, obs[None])[0, act].item()
+    learning, judging = algo.sides(nets, torch.as_tensor(batch.coin[:1]) if algo.double else None)
     nodes = {}
     for t in range(count - 1, -1, -1):
         row = steps[t]
         below = []
-        for label, a, on in [] if row.term else branches(algo, nets, steps, t, count):
-            leaf = None if on else Node(f"a {a}", value(row.next_obs, a), "action")
+        for label, a, on in [] if row.term else branches(algo, learning, steps, t, count):
+            leaf = None if on else Node(f"a {a}", judging(row.next_obs[None])[0, a].item(), "action")
             below.append((label, leaf or leap(nodes, t + 1, count)))
         state = Node("end" if row.term else called(row.next_obs), edges=tuple(below))
         act = int(row.act)
         name = f"a {act}" if t else f"{called(row.obs)}, a {act}"
-        nodes[t] = Node(name, value(row.obs, act), "action", ((paid(row), state),))
+        side = judging if t else learning
+        nodes[t] = Node(name, side(row.obs[None])[0, act].item(), "action", ((paid(row), state),))
     return nodes[0]
 
 # %% ../../nbs/4_algos/491_td_diagrams.ipynb #4910a023

@@ -8,6 +8,7 @@ __all__ = ['has_answer', 'told_by', 'leaves', 'levels', 'Spot', 'spots', 'trimme
 
 # %% ../../nbs/8_lab/831_backups.ipynb #3faa0c7d
 import re
+from copy import deepcopy
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,10 +18,12 @@ import torch
 from ..algos.algorithm import algorithms
 from ..algos.questions import Node, backup_diagram, eligibility, learned_model, most_urgent
 from ..core.batch import as_numpy
+from ..core.state import snapshot
+from ..envs.actions import action_names
 from ..envs.tabular import model_of
 from .drawing import BLUE, GREEN, VIRIDIS, Sheet, draw_horizontal_bars, short, stamp
 from .value_views import countable, layout_of
-from .views import View, action_names, has_discrete_actions
+from .views import View, has_discrete_actions
 from .worlds import grid_image
 
 # %% ../../nbs/8_lab/831_backups.ipynb #b6b4a41f
@@ -148,10 +151,51 @@ def known_names(trainer, who):
     space = trainer.env.behaviours[who].action_space
     return [f"a {name}" if name.isdigit() else name for name in action_names(trainer.env, space)]
 
-def corrected(tree, first): # {name: number} of the update's first row
-    "The same tree, whose root says what it was worth before"
+def corrected(tree, first, # {name: number} of the update's first row
+              now):        # what the root is worth after it, or None
+    "The same tree, whose root says what it was worth before, and what it is worth now"
     before = first.get("q", first.get("val"))
-    return tree if before is None else replace(tree, text=f"{tree.text}   {short(before)} →")
+    text = tree.text if before is None else f"{tree.text}   {short(before)} →"
+    return replace(tree, text=text, value=now)
+
+# %% ../../nbs/8_lab/831_backups.ipynb #75ac1267
+MOST_COPIED = 50_000   # numbers that are copied after every update
+
+def copied(nets):
+    "A copy of an algorithm's tables; None where they are too large"
+    tables = nets.state_dict()
+    return snapshot(tables) if sum(table.numel() for table in tables.values()) <= MOST_COPIED else None
+
+def with_tables(nets, tables):
+    "A copy of networks that holds the tables of another time"
+    nets = deepcopy(nets)
+    nets.load_state_dict(tables)
+    return nets
+
+# %% ../../nbs/8_lab/831_backups.ipynb #8207a8e7
+class Earlier:
+    "What a learner's tables held before its last update"
+    def __init__(self, learner):
+        self.before = self.last = None      # tables, and the Taken that they are from before
+        self.keep(learner)
+
+    def keep(self, learner):
+        "Remember the tables of this moment"
+        self.updates = learner.updates
+        self.kept = copied(learner.nets)
+
+    def note(self, learner):
+        "An update was made"
+        self.before = self.kept if learner.updates == self.updates + 1 else None
+        self.last = learner.last
+        self.keep(learner)
+
+    def tree(self, learner):
+        "The diagram of the last update by the values before it; None where they are not known"
+        if self.before is None or self.last is not learner.last: return None
+        nets = with_tables(learner.nets, self.before)
+        with torch.inference_mode():
+            return backup_diagram(learner.algo, nets, learner.last.batch)
 
 # %% ../../nbs/8_lab/831_backups.ipynb #00cbc934
 class BackupView(View):
@@ -159,27 +203,47 @@ class BackupView(View):
     name = "backup"
     title = "Backup diagram"
     help = ("the last update, its first row: on top what was corrected, before → after it; below what it was corrected "
-            "with, by the values of now. Open circle: a state; full: an action; square: the end; "
+            "with, by the values before it. Open circle: a state; full: an action; square: the end; "
             "max: the best of them counts")
+    drawn = None   # Node: what is on the screen
+
+    def __init__(self, trainer, who):
+        super().__init__(trainer, who)
+        self.earlier = Earlier(trainer.learners[who])
 
     @classmethod
     def fits(cls, trainer, who):
         return who in trainer.learners and has_answer(backup_diagram, trainer.learners[who].algo)
 
+    def note(self, trainer, event):
+        if event.kind == "learn" and event.who == self.who:
+            self.earlier.note(trainer.learners[self.who])
+
+    def named(self, trainer, tree):
+        "The same tree with the environment's names for actions"
+        return with_names(tree, known_names(trainer, self.who))
+
     def draw(self, trainer, moving):
         learner = trainer.learners[self.who]
         last = learner.last
         if last is None: return self.blank("no update yet", moving)
-        tree = told_by(learner, backup_diagram, last.batch)
-        if tree is None: return self.blank("this update has no diagram", moving)
+        now = told_by(learner, backup_diagram, last.batch)
+        if now is None: return self.blank("this update has no diagram", moving)
+        before = self.earlier.tree(learner)
+        tree = self.named(trainer, before or now)
         first = {name: float(last.parts[name].flatten()[0]) for name in CORRECTED if name in last.parts}
-        tree = with_names(tree, known_names(trainer, self.who))
-        numbers = ", ".join(f"{name} {short(number)}" for name, number in first.items())
-        now = "" if tree.value is None else f", now {short(float(tree.value))}"
-        self.said = f"{tree.text}: {numbers}{now}"
+        self.tell(tree, first, now.value, known=before is not None)
+        self.drawn = corrected(tree, first, now.value)
         sheet = Sheet(theme=self.theme)
-        draw_tree(sheet, trimmed(corrected(tree, first)))
+        sheet.text(4, 4, f"below: values {'before it' if before else 'of now'}", size=9)
+        draw_tree(sheet, trimmed(self.drawn))
         self.show(sheet.image, moving)
+
+    def tell(self, tree, first, now, known):
+        "The numbers of the first row, in words"
+        numbers = ", ".join(f"{name} {short(number)}" for name, number in first.items())
+        after = "" if now is None else f", now {short(float(now))}"
+        self.said = f"{tree.text}: {numbers}{after}{'' if known else '; below it values of now'}"
 
 # %% ../../nbs/8_lab/831_backups.ipynb #9d1f8eed
 class StatesView(View):

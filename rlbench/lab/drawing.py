@@ -55,13 +55,14 @@ def span_of(values):
 
 # %% ../../nbs/8_lab/80_drawing.ipynb #8d3a5db1
 def short(x):
-    "A number in a few signs: two decimals below 10, one below 100; nothing for nan"
+    "A number in five signs: two decimals below 10, one below 100, thousands from 10,000 on; nothing for nan"
     if math.isnan(x): return ""
     if math.isinf(x): return "∞" if x > 0 else "-∞"
     if abs(x) < .005: return "0.00"
     if abs(x) < 9.995: return f"{x:.2f}"
     if abs(x) < 99.95: return f"{x:.1f}"
-    return f"{x:.0f}"
+    if abs(x) < 9999.5: return f"{x:.0f}"
+    return f"{x / 1000:.0f}k" if abs(x) < 999_500 else f"{x:.0e}".replace("e+0", "e")
 
 # %% ../../nbs/8_lab/80_drawing.ipynb #c4d1fc38
 @lru_cache
@@ -139,6 +140,13 @@ def level(value, low, high, base, top):
     share = (np.clip(value, low, high) - low) / max(high - low, 1e-9)
     return base - share * (base - top)
 
+# %% ../../nbs/8_lab/80_drawing.ipynb #7546470c
+def below_bar(name, wide, # pixels
+              size):
+    "A name in one line, or in two where it is too long"
+    if stamp(name, size).width < wide: return [name]
+    return name.replace("_", " ").split(" ", 1)
+
 # %% ../../nbs/8_lab/80_drawing.ipynb #3d93f258
 def draw_bars(sheet,
               box,          # (left, top, right, bottom), pixels
@@ -150,9 +158,10 @@ def draw_bars(sheet,
     "Upright bars with numbers above and names below"
     _, top, _, bottom = box
     left, wide = bar_places(box, len(values))
-    base = bottom - 16
-    zero = level(max(low, min(0., high)), low, high, base, top + 14)
     size = 10 if wide >= 34 else 8
+    below = [below_bar(name, wide, size) for name in names]
+    base = bottom - 6 - 10 * max(map(len, below), default=1)
+    zero = level(max(low, min(0., high)), low, high, base, top + 14)
 
     for i, value in enumerate(values):
         x = left + i * wide
@@ -160,7 +169,8 @@ def draw_bars(sheet,
         tip = level(value, low, high, base, top + 14) if np.isfinite(value) else base
         upper, lower = sorted((zero, tip))
         sheet.pen.rectangle((start, upper, end, lower), fill)
-        sheet.text(x + wide / 2, bottom, names[i], "mb", size)
+        for up, line in enumerate(reversed(below[i])):
+            sheet.text(x + wide / 2, bottom - 10 * up, line, "mb", size)
         if wide >= 24:
             sheet.text(x + wide / 2, upper - 2, short(float(value)), "mb", size)
         if i == marked:

@@ -110,6 +110,7 @@ class SettingsPanel:
         def pass_on(name, value):
             return apply(key(name), value)
 
+        self.key = key
         self.learner = learner
         self.fields = [Field(one, getattr(current, one.name), pass_on) for one in live]
         self.widget = panel("Hyper-parameters", "rl-hp", *[field.box for field in self.fields])
@@ -117,6 +118,19 @@ class SettingsPanel:
     def close(self):
         "Take it from the page for good"
         close_widgets(self.widget)
+
+    def fits(self, learner, key):
+        "Whether another learner has the same fields, under the same names"
+        return type(self.learner.settings) is type(learner.settings) and self.key("") == key("")
+
+    def take(self, learner):
+        "Show the settings of another learner that it fits; a refused value is forgotten"
+        self.learner = learner
+        for field in self.fields:
+            field.value = getattr(learner.settings, field.setting.name)
+            field.widget.value = field.shown(field.value)
+            say(field.problem, "")
+        self.follow()
 
     def follow(self):
         "Show what the learner has now"

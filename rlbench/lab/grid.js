@@ -7,7 +7,13 @@ const make = (name, attributes, parent) => {
   parent?.append(node);
   return node;
 };
-const short = (x) => x === null ? "" : Math.abs(x) >= 99.95 ? x.toFixed(0) : Math.abs(x) >= 9.995 ? x.toFixed(1) : Math.abs(x) >= .005 ? x.toFixed(2) : "0.00";
+const short = (x) => {                  // as short() in drawing.py
+  if (x === null) return "";
+  const far = Math.abs(x);
+  if (far < .005) return "0.00";
+  if (far < 9999.5) return x.toFixed(far < 9.995 ? 2 : far < 99.95 ? 1 : 0);
+  return far < 999500 ? `${(x / 1000).toFixed(0)}k` : x.toExponential(0).replace("+", "");
+};
 const shade = (x, low, high, palette) => x === null ? "var(--rl-empty)"
   : palette[Math.round(Math.min(1, Math.max(0, (x - low) / (high > low ? high - low : 1))) * (palette.length - 1))];
 const ink = (hex) => {                                         // black or white, whichever can be read on the colour

@@ -12,11 +12,11 @@ import gymnasium as gym
 import numpy as np
 
 from ..core.words import unknown
+from ..envs.actions import action_names
 from .inspect import is_held
 from .journal import recorded
 from .owner import Goal, check_possible
 from .player import set_out_for
-from .views import action_names
 from ..training.actor import as_batch
 from ..training.evaluate import evaluate
 

@@ -17,9 +17,10 @@ import torch
 
 from ..core.batch import Batch, columns
 from ..core.words import NAMES
+from ..envs.actions import action_names
 from .components import TransitionTable, styled
 from .drawing import encode_image, short
-from .views import View, action_names, in_words
+from .views import View, in_words
 from ..training.actor import to_tensors
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #734e8db7

@@ -159,11 +159,14 @@ def frame_of(head, body, foot):
     return styled(widgets.VBox([*head, middle, *foot]), "rl-root")
 
 # %% ../../nbs/8_lab/853_page.ipynb #408c75ae
-def settings_panel(trainer, who, apply):
-    "The card of settings of who learns, as a list; nobody else has one"
+def settings_panel(before, trainer, who, apply):
+    "The card of settings of who learns, as a list; nobody else has one. It is the one before, where that fits"
     if who not in trainer.learners: return []
-    key = "{}" if len(trainer.actors) == 1 else who + ".{}"
-    return [SettingsPanel(trainer.learners[who], key.format, apply)]
+    learner = trainer.learners[who]
+    key = ("{}" if len(trainer.actors) == 1 else who + ".{}").format
+    fitting = [panel for panel in before if panel.fits(learner, key)]
+    for panel in fitting: panel.take(learner)
+    return fitting or [SettingsPanel(learner, key, apply)]
 
 # %% ../../nbs/8_lab/853_page.ipynb #6f801f33
 class Orders(Screen):
@@ -281,12 +284,13 @@ class Page(Furniture):
             card.open = card.view.name not in closed
             card.view.dark(self.keys.dark)
             card.view.ask = partial(self.look, card)
-        self.settings = settings_panel(trainer, who, self.player.set)
+        self.settings = settings_panel(self.settings, trainer, who, self.player.set)
         self.title.value = heading_html(trainer)
         self.side.children = [panel.widget for panel in (*self.settings, self.files)]
         self.toggles.children = toggles_for(self.cards, self.flip)
         self.arrange()
-        for one in before: one.close()
+        for one in before:
+            if one not in self.settings: one.close()
         close_widgets(*switches)
 
     def arrange(self):

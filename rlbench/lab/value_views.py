@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from ..core.batch import each
+from ..envs.actions import action_names
 from ..envs.tabular import action_values, evaluate_policy, model_of, solve
 from .components import StateGrid, styled
 from .drawing import BLUE, ORANGE, colour, short, span_of
@@ -46,9 +47,8 @@ def layout_of(env,   # VecEnv
     "Where the states of a small world lie"
     raw = env.single.unwrapped
     n = int(spec.observation_space.n)
-    names = getattr(raw, "actions", None)
-    names = list(names) if isinstance(names, (tuple, list)) else None
-    return Layout(n, int(spec.action_space.n), shape_of_world(raw, n), model, letters_of_world(raw, n), names)
+    names = action_names(env, spec.action_space)
+    return Layout(n, len(names), shape_of_world(raw, n), model, letters_of_world(raw, n), names)
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #a9c254f2
 MOST_STATES = 1000   # that are shown in one grid
@@ -69,7 +69,7 @@ class Solution(NamedTuple):
 
     @property
     def word(self):
-        return "optimal" if self.policy is None else "true for its policy"
+        return "optimal" if self.policy is None else "its policy's"
 
     @property
     def best(self):
@@ -166,22 +166,35 @@ def error_frame(layout, judged):
     return dict(values=error, at=judged.at, limits=(-far, far), palette="error")
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #25c6f1cc
+def offered(options, with_q, whose=""):
+    "Pairs (words, key) of what can be shown; what needs values of actions only where there are some"
+    return tuple((words.format(whose), key) for key, words in options.items() if with_q or key != "q")
+
 def menu(options, with_q, name):
-    "A choice of what to show; what needs values of actions only where there are some"
-    shown = [(words, key) for key, words in options.items() if with_q or key != "q"]
-    pick = widgets.Dropdown(options=shown, layout=dict(width="200px"), tooltip=f"{name} values: what is shown")
+    "A choice of what to show"
+    pick = widgets.Dropdown(options=offered(options, with_q), layout=dict(width="200px"),
+                            tooltip=f"{name} values: what is shown")
     return styled(pick, f"rl-pick-{name}")
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #ee2a73c0
+def rename(pick, options):
+    "Other words for the same choices; what was chosen stays"
+    if pick.options == options: return
+    at = pick.index
+    pick.options = options
+    pick.index = at
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #b166ce86
 class GridValues(View):
     "Learned values of every state, and the exact truth beside them"
     name = "values"
     title = "Values of the states"
-    help = ("left: what is learned; right: the exact solution for the present γ, or the error (learned minus true). "
-            "Click a state for its numbers; the orange frame is the agent")
+    help = ("left: what is learned; right: the exact values for the present γ, of the best policy or of "
+            "the one that is judged, or the error (learned minus exact). Click a state for its numbers; the orange "
+            "frame is the agent")
     wide = True
     left = dict(value="learned value", q="learned Q of each action")
-    right = dict(truth="true value", error="error of the value", q="true Q of each action")
+    right = dict(truth="{} value", error="error of the value", q="{} Q of each action")   # whose
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
@@ -192,7 +205,8 @@ class GridValues(View):
         has_q = answers(trainer.actors[who], "values", np.arange(1)).ndim == 2
         sides = dict(learned=self.left) if model is None else dict(learned=self.left, truth=self.right)
         self.grids = [styled(StateGrid(self.layout, f"{name} values"), f"rl-grid-{name}") for name in sides]
-        self.menus = [menu(options, has_q and self.layout.spatial, name) for name, options in sides.items()]
+        self.with_q = has_q and self.layout.spatial
+        self.menus = [menu(options, self.with_q, name) for name, options in sides.items()]
         for grid, pick in zip(self.grids, self.menus):
             grid.observe(self.changed, "selected")
             pick.observe(self.changed, "value")
@@ -216,6 +230,8 @@ class GridValues(View):
         now = self.judged = judged_states(trainer, self.who, self.layout, self.truth)
         q = now.q if self.menus[0].value == "q" else None
         self.grids[0].show(now.V, q, now.best, now.at, now.limits)
+        for pick in self.menus[1:]:
+            rename(pick, offered(self.right, self.with_q, now.truth.word))
         if now.truth.V is not None:
             self.grids[1].show(**self.truth_frame(now))
         selected = self.grids[0].selected
