@@ -2,9 +2,11 @@
 import math
 
 import gymnasium as gym
+import numpy as np
 import pytest
+import torch
 
-from rlbench import Trainer, Workbench, evaluate, load, make, play, train
+from rlbench import Trainer, Workbench, check_env, evaluate, load, make, play, train
 from rlbench.algos.ppo import PPO
 from rlbench.core.state import FileProblem, same
 from rlbench.core.words import ConfigError
@@ -12,6 +14,7 @@ from rlbench.envs.env import EnvProblem
 from rlbench.training.checkpoints import RunProblem
 
 WHOLE = "expected a whole number of at least"
+EMPTY = "expected the name of a file or folder, got an empty path"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,15 @@ WITH_A_TRAINER = [
     (lambda t: t.run(3, stop=True), ValueError, "run: stop = True: expected a function"),
     (lambda t: t.until("steps"), ValueError, "until 'steps': expected one of event, step, update, episode, iteration"),
     (lambda t: t.restore([]), FileProblem, "expected what snapshot() gave"),
+    (lambda t: evaluate(t, seed="a"), ValueError, f"evaluate: seed = 'a': {WHOLE} 0"),
+    (lambda t: evaluate(t, seed=-1), ValueError, f"evaluate: seed = -1: {WHOLE} 0"),
+    (lambda t: evaluate(""), ConfigError, f"run: {EMPTY}"),
+    (lambda t: t.run(updates=np.zeros(3)), ValueError, "run: updates = array([0., 0., 0.]): expected a whole number"),
     (lambda t: t.save(3), ConfigError, "expected the name of a file or folder, got 3"),
+    (lambda t: t.save(""), ConfigError, f"path: {EMPTY}"),
+    (lambda t: t.save(" "), ConfigError, EMPTY),
+    (lambda t: t.save("a\0b"), ConfigError, "got 'a\\x00b'"),
+    (lambda t: t.save("x" * 300), ConfigError, "got a name of 300 bytes"),
     (lambda t: t.set(render_mode="human"), ConfigError, "unknown setting 'render_mode'"),
     (lambda t: t.policy.act("x"), ValueError, "observation 'x': expected numbers of shape (4,)"),
     (lambda t: t.policy.act(dict(a=1)), ValueError, "observation {'a': 1}: expected numbers of shape (4,)"),
@@ -58,12 +69,21 @@ WITH_A_TRAINER = [
     (lambda t: t.policy.act([math.nan] * 4), ValueError, "holds numbers that are not finite"),
     (lambda t: play(3), TypeError, "or a run's id, folder or file, got int"),
     (lambda t: play(t, episodes=0), ValueError, f"play: episodes = 0: {WHOLE} 1"),
-    (lambda t: play(t, fps=0), ValueError, "play: fps = 0: expected a number above 0"),
+    (lambda t: t.policy.act([0, 0, 0, 10**400]), ValueError, "expected numbers of shape (4,)"),
+    (lambda t: t.policy.act(torch.zeros(4, requires_grad=True)), ValueError, "expected numbers of shape (4,)"),
+    (lambda t: play(""), ConfigError, f"run: {EMPTY}"),
+    (lambda t: play(t, ""), ConfigError, f"play: output: {EMPTY}"),
+    (lambda t: play(t, seed="a"), ValueError, f"play: seed = 'a': {WHOLE} 0"),
+    (lambda t: play(t, fps=0), ValueError, "play: fps = 0: expected a number from 0.01 to 1,000"),
+    (lambda t: play(t, fps=1e-9), ValueError, "play: fps = 1e-09: expected a number from 0.01"),
     (lambda t: play(t, "film.mp4", max_steps=2), ConfigError, "expected a name that ends in .gif"),
     (lambda t: Workbench(t, lr=.1), ConfigError, "lr: a trainer that is given has all that"),
     (lambda t: Workbench(t, "dqn"), ConfigError, "algo: a trainer that is given has all that"),
     (lambda t: Workbench(t, views="values"), ValueError, "expected a list, such as"),
     (lambda t: Workbench(t, views=[3]), ValueError, "expected names or view classes, got 3"),
+    (lambda t: Workbench(t, views=[int]), ValueError, "expected names or view classes, got <class 'int'>"),
+    (lambda t: Workbench(t, views=3), ValueError, "views = 3: expected a list, such as ['curve']"),
+    (lambda t: Workbench(t, driver=[]), ValueError, "driver []: expected one of thread, sync, clock"),
 ]
 
 
@@ -109,6 +129,22 @@ ALONE = [
     (lambda: Trainer(own_pole, "ppo", env_settings=RENDERED), EnvProblem, "not made with env_settings render_mode"),
     (lambda: pole(env_settings=dict(render_mode="text")), EnvProblem, "'text': expected one of human, rgb_array"),
     (lambda: pole(env_settings=[1]), EnvProblem, "env_settings: expected a dictionary"),
+    (lambda: pole(env_settings=np.zeros(3)), EnvProblem, "env_settings: expected a dictionary"),
+    (lambda: pole(env_settings={3: 4}), EnvProblem, "env_settings: expected a dictionary"),
+    (lambda: pole(env_settings=0), EnvProblem, "env_settings: expected a dictionary"),
+    (lambda: train("CartPole-v1", "ppo", env_settings=[1]), EnvProblem, "env_settings: expected a dictionary"),
+    (lambda: train("CartPole-v1", 3), ConfigError, "Expected a name such as 'ppo', got 3"),
+    (lambda: train("CartPole-v1", dict(agent=3)), ConfigError, "Expected a name such as 'ppo', got 3"),
+    (lambda: train("CartPole-v1", "ppo", run_id="a", folder=""), ConfigError, f"folder: {EMPTY}"),
+    (lambda: train("CartPole-v1", "ppo", run_id="a", folder=3), ConfigError, "folder: expected the name of a file or"),
+    (lambda: train("CartPole-v1", "ppo", run_id="a\0"), RunProblem, "expected one name"),
+    (lambda: train("CartPole-v1", "ppo", config=""), ConfigError, EMPTY),
+    (lambda: train("CartPole-v1", "ppo", memory=""), ConfigError, EMPTY),
+    (lambda: train("CartPole-v1", "ppo", initialize_from=""), ConfigError, EMPTY),
+    (lambda: Trainer(":x", "ppo"), EnvProblem, "no environment ':x'"),
+    (lambda: check_env("CartPole-v1", 0), ValueError, f"check_env: steps = 0: {WHOLE} 1"),
+    (lambda: load(""), ConfigError, EMPTY),
+    (lambda: load("x" * 300), ConfigError, "got a name of 300 bytes"),
     (lambda: pole(config=dict(lr=1)), ConfigError, "config: expected a Config, got dict"),
     (lambda: pole(seed="a"), ConfigError, "seed = 'a': expected a whole number of at least 0"),
     (lambda: pole(num_envs=0), ConfigError, "num_envs = 0: expected a whole number from 1"),
@@ -177,9 +213,51 @@ def test_runs_files_and_trainers_are_played_alike(trainer, file, tmp_path):
     assert [play(one, tmp_path / "film.gif", max_steps=4) for one in (trainer, file, str(file))] == [4, 4, 4]
 
 
+@pytest.mark.parametrize("state", [-1, 48, 1.5, math.inf, 10**30, "x"])
+def test_a_state_that_there_is_not_is_no_observation(state):
+    policy = Trainer("rlbench/CliffWalk-v0", "sarsa").policy
+    with pytest.raises(ValueError, match="observation .*: expected (whole numbers from 0 to 47|numbers of shape)"):
+        policy.act(state)
+
+
+@pytest.fixture(scope="module")
+def bench():
+    bench = Workbench(Trainer("CartPole-v1", "dqn", hidden=(4,)).run(steps=20), driver="sync", views=["curve"])
+    yield bench
+    bench.close()
+
+
+IN_HANDS = [
+    (lambda wb: wb.save(""), ConfigError, EMPTY),
+    (lambda wb: wb.load(""), ConfigError, EMPTY),
+    (lambda wb: wb.step("step", math.nan), ValueError, f"step 'step': n = nan: {WHOLE} 1"),
+    (lambda wb: wb.step("step", "3"), ValueError, f"step 'step': n = '3': {WHOLE} 1"),
+    (lambda wb: wb.step("step", 2.5), ValueError, f"step 'step': n = 2.5: {WHOLE} 1"),
+    (lambda wb: wb.speed("fast"), ValueError, "speed fast: expected events a second above 0"),
+    (lambda wb: wb.speed(math.nan), ValueError, "speed nan: expected events a second above 0"),
+    (lambda wb: wb.switch(collecting="no"), ValueError, "collecting = 'no': expected True or False"),
+    (lambda wb: wb.call(3), ValueError, "call: expected a function of the trainer, got 3"),
+    (lambda wb: wb.edit("x", rew=1), ValueError, "row x is not held"),
+    (lambda wb: wb.edit(2.5, rew=1), ValueError, "row 2.5 is not held"),
+    (lambda wb: wb.edit(0, rew=3, obs=[1, 2]), ValueError, "obs = [1, 2]: expected numbers of shape (4,)"),
+    (lambda wb: wb.edit(0, rew="x"), ValueError, "rew = 'x': expected numbers of shape ()"),
+    (lambda wb: wb.act(1.7), ValueError, "action 1.7: expected one of Discrete(2)"),
+    (lambda wb: wb.act(math.inf), ValueError, "action inf: expected one of Discrete(2)"),
+]
+
+
+@pytest.mark.parametrize("call, kind, words", IN_HANDS)
+def test_the_workbench_stays_as_it_was(bench, call, kind, words):
+    before = bench.trainer.snapshot()
+    with pytest.raises(kind) as found:
+        call(bench)
+    assert words in str(found.value)
+    assert same(bench.trainer.state(), before)
+
+
 def test_a_folder_is_no_name_for_a_file(trainer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("", ".", tmp_path):
+    for name in (".", tmp_path):
         with pytest.raises(FileProblem, match="is a folder, expected a name for a file"):
             trainer.save(name)
     assert not list(tmp_path.iterdir())

@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 
 from rlbench.algos.algorithm import algorithms
+from rlbench.buffers.datasets import save_ring
 from rlbench.core.spaces import SpaceProblem
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.envs.games import Pennies
 from rlbench.envs.tabular import evaluate_policy, model_of
 from rlbench.lab.components import as_page, press
+from rlbench.lab.owner import Closed
 from rlbench.lab.player import Player
 from rlbench.lab.value_views import GridValues, Truth, judged_states, layout_of
 from rlbench.training.trainer import Trainer
@@ -386,7 +388,44 @@ def test_a_closed_page_says_so_to_a_key(bench):                                 
     wb = bench(views=["curve"], **SMALL)
     wb.close()
     press(wb.page.keys, "step")
-    assert "this player is closed" in complaint(wb)
+    assert "this workbench is closed" in complaint(wb)
+
+
+def test_a_closed_page_says_so_wherever_it_is_touched(bench, tmp_path):                 # noqa: F811
+    wb = bench("FrozenLake-v1", "qlearning", **LAKE)
+    wb.step("step", 5)
+    panel = wb.page.files
+    gamma = next(field for field in wb.page.settings[0].fields if field.setting.name == "gamma")
+    wb.close()
+    panel.path.value = str(tmp_path / "run.rlb")
+    for verb in (wb.player.save, wb.player.load):
+        panel.said.value = ""
+        panel.ask(verb, "doing", "done")
+        assert "this workbench is closed; run its cell again" in panel.said.value
+    gamma.widget.value = "0.5"
+    assert "this workbench is closed" in gamma.problem.value
+    touches = [
+        lambda: wb.page.flip(wb.page.cards[0], False),
+        lambda: wb.page.turn("agent"),
+        lambda: wb.page.look(wb.page.cards[0], print),
+        lambda: setattr(wb.page.keys, "dark", True),
+    ]
+    for touch in touches:
+        wb.page.complaint.clear()
+        touch()
+        assert "this workbench is closed" in complaint(wb)
+    wb.player.tick()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_closed_workbench_says_so_to_every_verb(bench):                              # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.close()
+    given = dict(save=["run.rlb"], load=["run.rlb"], until=[print], rewind=[{}], call=[print], edit=[0], act=[1])
+    for verb in [*given, "step", "learn", "play", "pause", "set", "reset", "switch", "speed", "snapshot", "evaluate",
+                 "fork", "snippet"]:
+        with pytest.raises(Closed, match="this workbench is closed; run its cell again for a new one"):
+            getattr(wb, verb)(*given.get(verb, []))
 
 
 @pytest.mark.parametrize("name", ["event", "step", "update", "episode", "iteration", "reset"])
@@ -449,3 +488,35 @@ def test_reset_keeps_the_fields_and_what_they_show_is_so(bench):                
     assert not any(field.problem.value for field in panel.fields)
     as_page(part(wb, "hp-gamma"), value="0.5")
     assert wb.trainer.learner.settings.gamma == .5
+
+
+FILES = [   # button, path, what is said
+    ("save", "", "got an empty path"),
+    ("load", "", "got an empty path"),
+    ("save", "{}", "is a folder, expected a name for a file"),
+    ("load", "{}", "is a folder, expected a file"),
+    ("load", "{}/none.rlb", "no such file"),
+    ("load", "{}/damaged.rlb", "truncated, damaged or not an rlbench file"),
+    ("load", "{}/cut.rlb", "truncated, damaged or not an rlbench file"),
+    ("save", "{}/damaged.rlb/run.rlb", "cannot be written"),
+    ("load", "{}/damaged.rlb/run.rlb", "no such file"),
+    ("load", "{}/memory.rlb", "holds a memory, expected a checkpoint"),
+    ("save", "{}/" + 300 * "x", "got a name of 300 bytes"),
+]
+
+
+@pytest.mark.parametrize("button, path, words", FILES)
+def test_a_file_that_cannot_be_had_is_told_on_the_page(bench, tmp_path, button, path, words):   # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 30)
+    wb.save(tmp_path / "run.rlb")
+    (tmp_path / "damaged.rlb").write_bytes(b"no zip")
+    (tmp_path / "cut.rlb").write_bytes((tmp_path / "run.rlb").read_bytes()[:5000])
+    save_ring(tmp_path / "memory.rlb", wb.trainer.learner.memory)
+    before = wb.snapshot()
+    files = sorted(tmp_path.iterdir())
+    part(wb, "path").value = path.format(tmp_path)
+    part(wb, button).click()
+    assert words in part(wb, "file-said").value and "rl-problem" in part(wb, "file-said").value
+    assert same(wb.snapshot(), before) and sorted(tmp_path.iterdir()) == files
+    wb.step("step", 1)

@@ -53,7 +53,7 @@ def environments_in(module):
 def from_code(text):
     "The class or function behind 'file.py:Name' or 'package.module:Name'; None for a gymnasium id"
     place, colon, name = text.rpartition(":")
-    if not colon or not name.isidentifier(): return None
+    if not place or not name.isidentifier(): return None
     module = module_at(text, place)
     if callable(getattr(module, name, None)): return getattr(module, name)
     there = ", ".join(environments_in(module)) or "none"
@@ -221,11 +221,18 @@ def no_source(env):
     if isinstance(env, gym.vector.VectorEnv): hint = f", {MANY}"
     return EnvProblem(f"expected an environment's id or a function that makes one, got {type(env).__name__}{hint}")
 
+def checked_settings(settings):
+    "What is passed to an environment's constructor; EnvProblem where it is no dictionary of names; None: nothing"
+    if settings is None: return {}
+    if isinstance(settings, dict) and all(isinstance(name, str) for name in settings):
+        return settings
+    raise EnvProblem("env_settings: expected a dictionary for the environment's constructor, such as "
+                     f"{{'render_mode': 'rgb_array'}}, got {settings!r}")
+
 # %% ../../nbs/1_envs/105_find.ipynb #4f0c2a31
 def find(env, settings):
     "The source of an environment: an id, 'file.py:Name', a function or class that makes one or a VecEnv, or a VecEnv"
-    if not isinstance(settings, dict):
-        raise EnvProblem(f"env_settings: expected a dictionary for the environment's constructor, got {settings!r}")
+    settings = checked_settings(settings)
     env = env.unwrapped if isinstance(env, AnsweringVecEnv) else env
     if isinstance(env, VecEnv):
         if settings:
@@ -265,6 +272,7 @@ def restorable(vec):
 # %% ../../nbs/1_envs/105_find.ipynb #c92d85f1
 def check_env(env, steps=200, **settings):
     "Table of what an environment can do here; raises where it breaks gymnasium's rules"
+    steps = whole_number("check_env: steps", steps, low=1)
     source = find(env, settings)
     vec = source.vector(1, native=False)
     if isinstance(source, Source): find_way_back(vec, source.make_one)

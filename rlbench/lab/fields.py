@@ -14,6 +14,7 @@ from ..core.schedules import Schedule
 from ..core.settings import fields_of, parse_value, plain
 from .components import close_widgets, styled
 from .controls import button, captioned
+from .owner import asked_of
 
 # %% ../../nbs/8_lab/852_fields.ipynb #4bbdace2
 def tip_of(setting):
@@ -79,7 +80,7 @@ class Field:
         if given == self.shown(self.value):
             say(self.problem, "")
             return
-        asked = self.apply(self.setting.name, parse_value(given) if self.typed else given)
+        asked = asked_of(self.apply, self.setting.name, parse_value(given) if self.typed else given)
         asked.add_done_callback(self.answered)
 
     def answered(self, asked):
@@ -165,7 +166,7 @@ class FilesPanel:
         "Save or load, and say how it goes and how it went"
         path = self.path.value
         self.said.value = caption_html(f"{doing} {path} …")
-        verb(path).add_done_callback(lambda asked: self.tell(asked, f"{done} {path}"))
+        asked_of(verb, path).add_done_callback(lambda asked: self.tell(asked, f"{done} {path}"))
 
     def tell(self, asked, done):
         self.said.value = outcome_html(asked, done)

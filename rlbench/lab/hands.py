@@ -11,6 +11,7 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 
+from ..core.settings import fits
 from ..core.words import unknown
 from ..envs.actions import action_names
 from .inspect import is_held
@@ -142,15 +143,24 @@ def act_by_hand(player, who, act):
         trainer.actors[who] = actor
 
 # %% ../../nbs/8_lab/854_hands.ipynb #81873382
+def entry_for(memory, row, name, value):
+    "A value as a column of one row holds it; ValueError where it does not fit"
+    place = np.asarray(memory.places[name][row])
+    try: return np.broadcast_to(np.asarray(value, place.dtype), place.shape)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} = {value!r}: expected numbers of shape {place.shape}") from None
+
+# %% ../../nbs/8_lab/854_hands.ipynb #dae13046
 def edit_row(memory, row, changes):
     "Write some columns of one stored row; ValueError where there is no such row or column"
-    if not is_held(memory, row):
+    if not fits(int, row) or not is_held(memory, row):
         raise ValueError(f"row {row} is not held; there are {len(memory):,} rows")
     for name in changes:
         if name in memory.places: continue
         raise ValueError(unknown("column", name, memory.places))
-    for name, value in changes.items():
-        memory.places[name][row] = value
+    entries = {name: entry_for(memory, row, name, value) for name, value in changes.items()}
+    for name, entry in entries.items():
+        memory.places[name][row] = entry
 
 def edit_lines(who, row, changes):
     "The same, as lines of code"

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from time import perf_counter
 from typing import Callable, NamedTuple
 
+from ..core.settings import whole_number
 from ..training.rule import UNITS
 
 # %% ../../nbs/8_lab/84_owner.ipynb #b7105a31
@@ -40,8 +41,17 @@ def answer(letter):
 # %% ../../nbs/8_lab/84_owner.ipynb #b7105a38
 class Closed(RuntimeError):
     "Asked of a player that has been closed"
-    def __init__(self, words="this player is closed; run its cell again for a new one"):
+    def __init__(self, words="this workbench is closed; run its cell again for a new one"):
         super().__init__(words)
+
+# %% ../../nbs/8_lab/84_owner.ipynb #aaecf4b7
+def asked_of(verb, *args):
+    "The future that an order is answered by; where nobody takes orders any more, one that says so"
+    try: return verb(*args)
+    except Closed as problem:
+        refused = promise()
+        refused.set_exception(problem)
+        return refused
 
 # %% ../../nbs/8_lab/84_owner.ipynb #b7105a39
 def break_promises(waiting):
@@ -107,13 +117,12 @@ def completes(event, what):
 
 # %% ../../nbs/8_lab/84_owner.ipynb #b7105a45
 def check_goal(what, n):
-    "Refuse a goal that is no unit and no condition, or that comes less than once"
+    "How often a goal is to come; ValueError where it is no unit and no condition, or comes less than once"
     known = what is None or callable(what) or what in UNITS
     if not known:
         units = ", ".join(UNITS)
         raise ValueError(f"step {what!r}: expected one of {units}, or a function of an event")
-    if n < 1:
-        raise ValueError(f"step {what!r}: expected a number from 1 on, got {n}")
+    return whole_number(f"step {what!r}: n", n, low=1)
 
 # %% ../../nbs/8_lab/84_owner.ipynb #b7105a48
 NEEDS = dict(update="learning", iteration="learning", step="collecting", episode="collecting")
@@ -135,9 +144,8 @@ def check_possible(what, trainer):
 class Goal:
     "Go on until the n-th event that completes a unit, or that a predicate accepts; None: go on"
     def __init__(self, what, n=1):
-        check_goal(what, n)
         self.what = what
-        self.left = n               # events to come
+        self.left = check_goal(what, n)     # events to come
         self.future = promise()     # True when it is reached, False if it is dropped before
 
     @property

@@ -16,7 +16,7 @@ from .components import Keys, close_widgets, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
 from .fields import FilesPanel, SettingsPanel
 from .inspect import BufferView
-from .owner import Closed
+from .owner import Closed, asked_of
 from .screen import Card, Screen
 from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
@@ -40,10 +40,11 @@ def chosen_views(wanted,  # view classes or names; None: all
                  who):    # name of a behaviour
     "The wanted view classes that have something to show"
     kinds = []
-    if isinstance(wanted, str):
-        raise ValueError(f"views = {wanted!r}: expected a list, such as [{wanted!r}]")
+    if not isinstance(wanted, (list, tuple, set, type(None))):
+        example = wanted if isinstance(wanted, str) else "curve"
+        raise ValueError(f"views = {wanted!r}: expected a list, such as [{example!r}]")
     for one in wanted or VIEWS:
-        if not isinstance(one, (str, type)):
+        if not isinstance(one, str) and not hasattr(one, "fits"):
             raise ValueError(f"views: expected names or view classes, got {one!r}")
         kinds += kinds_called(one) if isinstance(one, str) else [one]
     return [kind for kind in kinds if kind.fits(trainer, who)]
@@ -225,7 +226,7 @@ class Furniture(Orders):
 
     def turn(self, who):
         "Somebody else is to be shown"
-        self.player.ask(lambda: self.take(self.player.trainer))
+        self.order(self.player.ask, lambda: self.take(self.player.trainer))
 
     def publish(self, owner, moving):
         "The words, after the pictures"
@@ -249,7 +250,7 @@ class Furniture(Orders):
             if problem:
                 self.complain(f"{card.view.title}: {problem}", passing=True)
 
-        self.player.ask(turn, looks=True).add_done_callback(answered)
+        asked_of(self.player.ask, turn, True).add_done_callback(answered)
 
 # %% ../../nbs/8_lab/853_page.ipynb #aa60e22d
 def pressed(player, key, order):
@@ -268,7 +269,7 @@ class Page(Furniture):
         self.kept = KeptPicture(f"rlbench-{id(self):x}")
         self.take(player.trainer)
         self.keys.on_key(lambda key: pressed(player, key, self.order))
-        self.keys.observe(lambda change: player.ask(partial(self.dark, change["new"])), "dark")
+        self.keys.observe(lambda change: self.order(player.ask, partial(self.dark, change["new"])), "dark")
         self.keys.observe(lambda change: self.calm(change["new"]), "still")
 
     def take(self, trainer):
@@ -302,7 +303,7 @@ class Page(Furniture):
         "Put a card on the page, or take it away; one that is away costs nothing"
         card.open = on
         self.arrange()
-        self.player.ask(lambda: None)
+        self.order(self.player.ask, lambda: None)
 
     def calm(self, on):
         "Less motion is wanted, or not"

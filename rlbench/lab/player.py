@@ -12,6 +12,7 @@ import threading
 import weakref
 from time import perf_counter
 
+from ..core.settings import fits
 from ..core.words import unknown
 from .journal import Journal, keyword_text, recorded, source_text
 from .owner import Goal, Owner, break_promises, check_possible, say_so
@@ -109,7 +110,7 @@ DRIVERS = dict(thread=ThreadDriver, sync=SyncDriver, clock=ClockDriver)
 # %% ../../nbs/8_lab/841_player.ipynb #c8a10019
 def make_driver(name):
     "A driver by its name"
-    if name not in DRIVERS:
+    if not isinstance(name, str) or name not in DRIVERS:
         raise ValueError(f"driver {name!r}: expected one of {', '.join(DRIVERS)}")
     return DRIVERS[name]()
 
@@ -230,7 +231,7 @@ def flip(trainer, collecting, learning):
 # %% ../../nbs/8_lab/841_player.ipynb #c8a1002b
 def check_pace(pace):
     "Refuse a pace that is none"
-    if pace is not None and pace <= 0:
+    if pace is not None and not (fits(float, pace) and pace > 0):
         raise ValueError(f"speed {pace}: expected events a second above 0, or None for full speed")
 
 # %% ../../nbs/8_lab/841_player.ipynb #c8a1002d
@@ -274,6 +275,9 @@ def load_text(old, path):
 def flip_lines(collecting, learning):
     "Turning switches, as lines of code"
     switches = dict(collecting=collecting, learning=learning)
+    for name, on in switches.items():
+        if on is not None and not fits(bool, on):
+            raise ValueError(f"{name} = {on!r}: expected True or False")
     return [f"trainer.{name} = {bool(on)}" for name, on in switches.items() if on is not None]
 
 def called_text(function):
@@ -316,6 +320,8 @@ class Player(Stepper):
 
     def call(self, function):
         "`function(trainer)` between two events"
+        if not callable(function):
+            raise ValueError(f"call: expected a function of the trainer, got {function!r}")
         return self.record(function, called_text(function))
 
     def look(self, function):

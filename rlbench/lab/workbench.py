@@ -48,7 +48,7 @@ class Workbench(Hands):
                  *, driver=None,   # thread, sync or clock; None: what the host can do
                  views=None,       # view classes or their names; None: all that fit
                  **settings):      # as for Trainer
-        super().__init__(Player(trainer_for(env, algo, settings), driver or usual_driver()))
+        super().__init__(Player(trainer_for(env, algo, settings), usual_driver() if driver is None else driver))
         self.views = views
         self.page = Page(self.player, views)
         self.player.screen = self.page

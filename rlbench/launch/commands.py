@@ -24,7 +24,7 @@ import numpy as np
 from ..algos.algorithm import algorithms, get
 from ..core.batch import TextTable
 from ..core.config import Config
-from ..core.settings import fields_of, parse_value, plain, whole_number
+from ..core.settings import fields_of, fits, parse_value, plain, whole_number
 from ..core.spaces import SpaceProblem, Spec
 from ..core.state import FileProblem, Streams, write_atomically, write_text
 from ..core.words import ConfigError, path_of
@@ -73,7 +73,7 @@ def settings_of(args):
 
 def run_name(args, settings):
     "The name that was given, or one made of what is asked for"
-    if args.run_id: return args.run_id
+    if args.run_id is not None: return args.run_id
     plan = agree(args.env, by_behaviour(args.algo), args.config, "command line", settings)
     return name_of(plan.env, plan.cast.values(), plan.config.values["trainer"].seed)
 
@@ -165,8 +165,10 @@ def play(run,               # whose policy: a Trainer, or a run's id, folder or 
     "Draw greedy episodes into an animated image -> how many pictures it has"
     episodes = whole_number("play: episodes", episodes, low=1)
     max_steps = whole_number("play: max_steps", max_steps, low=1)
-    if not isinstance(fps, (int, float)) or not fps > 0:
-        raise ValueError(f"play: fps = {fps!r}: expected a number above 0")
+    seed = whole_number("play: seed", seed)
+    output = path_of(output, "play: output")
+    if not fits(float, fps) or not .01 <= fps <= 1000:
+        raise ValueError(f"play: fps = {fps!r}: expected a number from 0.01 to 1,000")
     pictures = frames_of(trainer_of(run), episodes, seed, max_steps)
     write_animation(output, pictures, fps)
     return len(pictures)

@@ -6,6 +6,7 @@
 __all__ = ['to_tensors', 'NoiseStream', 'load_weights', 'Actor', 'PlainActor', 'actor_for', 'as_batch', 'Policy']
 
 # %% ../../nbs/6_training/60_actor.ipynb #f6531732
+import gymnasium as gym
 import numpy as np
 import torch
 
@@ -121,6 +122,21 @@ def actor_for(algo):
     return PlainActor if algo.in_numbers else Actor
 
 # %% ../../nbs/6_training/60_actor.ipynb #edcbf81b
+def as_array(obs, space):
+    "Observations as an array of the space's kind; ValueError where they are no numbers, or no states that there are"
+    try:
+        given = np.asarray(obs)
+        with np.errstate(all="ignore"):                   # what is lost in it is found below
+            made = given.astype(space.dtype)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise ValueError(f"observation {obs!r}: expected numbers of shape {space.shape} or (B, …)") from None
+    if isinstance(space, gym.spaces.Discrete):
+        last = space.start + space.n - 1
+        if not ((given == made) & (space.start <= made) & (made <= last)).all():
+            raise ValueError(f"observation {given}: expected whole numbers from {space.start} to {last}")
+    return made
+
+# %% ../../nbs/6_training/60_actor.ipynb #99837ddb
 def as_batch(obs, space):
     "(arrays (B, ...) of one observation or of a batch, True if it was one); ValueError where the shape is neither"
     parts = parts_of(space)
@@ -130,9 +146,7 @@ def as_batch(obs, space):
             raise ValueError(f"observation with parts {sorted(obs)}, expected {sorted(parts)}")
         made = {name: as_batch(obs[name], part) for name, part in parts.items()}
         return Batch({name: rows for name, (rows, _) in made.items()}), all(single for _, single in made.values())
-    try: obs = np.asarray(obs, space.dtype)
-    except (TypeError, ValueError):
-        raise ValueError(f"observation {obs!r}: expected numbers of shape {space.shape} or (B, …)") from None
+    obs = as_array(obs, space)
     lead = obs.ndim - len(space.shape)
     if lead not in (0, 1) or obs.shape[lead:] != space.shape:
         raise ValueError(f"observation of shape {obs.shape}, expected {space.shape} or "

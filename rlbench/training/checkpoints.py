@@ -42,8 +42,9 @@ def best_of(path):
 # %% ../../nbs/6_training/645_checkpoints.ipynb #6c74ef0f
 def find_run(run, folder="runs", best=False):
     "A checkpoint file from a run's id, its folder, or a file itself"
-    folder = path_of(folder)
-    for path in (folder / path_of(run), path_of(run)):
+    folder = path_of(folder, "folder")
+    run = path_of(run, "run")
+    for path in (folder / run, run):
         if path.is_dir(): return best_of(path) if best else newest(path)
         if path.exists(): return path
     there = sorted(path.parent.name for path in folder.glob("*/config.json"))

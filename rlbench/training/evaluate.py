@@ -118,7 +118,7 @@ def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or f
     episodes = whole_number("evaluate: episodes", episodes, low=1)
     num_envs = min(whole_number("evaluate: num_envs", num_envs, low=1), episodes)
     longest = whole_number("evaluate: longest", longest, low=1)
-    streams = Streams(seed)
+    streams = Streams(whole_number("evaluate: seed", seed))
     begin = int(streams["evaluate"].integers(2**31))
     actors = {name: actor.twin(streams[name]) for name, actor in trainer.actors.items()}
     with contextlib.closing(find(trainer.source, trainer.env_settings).vector(num_envs, native=False)) as env:

@@ -238,7 +238,7 @@ def named(player):
     "An algorithm's name; of an actor its algorithm's name and settings"
     if isinstance(player, Actor):
         return dict(algo=player.algo.name, settings=changed(player.algo))
-    return player if isinstance(player, str) else type(player).name
+    return player if isinstance(player, str) else class_of(player).name
 
 # %% ../../nbs/6_training/63_setup.ipynb #8a571948
 def told_whole(trainer):
@@ -250,7 +250,7 @@ def told_whole(trainer):
 # %% ../../nbs/6_training/63_setup.ipynb #831415ee
 def checked_source(path, given, saved):
     "The environment to load a run with; FileProblem where it must be given"
-    source = given or saved
+    source = saved if given is None else given
     if source is None or (given is None and ":" in source):
         raise FileProblem(f"{path}: its environment comes from code of your own ({source or 'a function'}); "
                           "pass it: load(path, env=...)")

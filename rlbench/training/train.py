@@ -20,7 +20,7 @@ from ..core.config import Config, add_file, read_config
 from ..core.settings import changed
 from ..core.state import FileProblem, read_tree, write_text
 from ..core.words import ConfigError, path_of
-from ..envs.find import find
+from ..envs.find import checked_settings, find
 from .actor import Actor, load_weights
 from .callbacks import Callbacks
 from .checkpoints import RunProblem, find_run, newest_trainer
@@ -64,7 +64,7 @@ def layered(cast, path, source, settings):
     "The Config of a run: a file's layers, then what Algorithm objects bring along, then the caller's"
     learners = {who: class_of(player) for who, player in cast.items() if class_of(player)}
     config = Config(dict(trainer=TrainerSettings, run=RunSettings, **learners))
-    if path: add_file(config, path, list(cast))
+    if path is not None: add_file(config, path, list(cast))
     for who, player in cast.items():
         if isinstance(player, Algorithm):
             config.add(source, {who: changed(player)})
@@ -81,11 +81,11 @@ def check_runs_no_code(path, env):
 # %% ../../nbs/6_training/68_train.ipynb #7cbf5984
 def agree(env, algo, path, source, settings, env_settings=None):
     "The Plan of a file (or None) and a caller together"
-    said = read_config(path) if path else {}
+    said = {} if path is None else read_config(path)
     there = {what: said[what] for what in ("env", "algo") if isinstance(said.get(what), (str, dict))}
     if env is None: check_runs_no_code(path, there.get("env"))
     env = agreed(path, "env", there.get("env"), env)
-    env_settings = said.get("env_settings", {}) | (env_settings or {})
+    env_settings = checked_settings(said.get("env_settings")) | checked_settings(env_settings)
     world = find(env, env_settings)
     said_cast = cast_for(world, there["algo"]) if "algo" in there else None
     given_cast = None if algo is None else cast_for(world, algo)
@@ -105,18 +105,18 @@ def memory_from(given):
 # %% ../../nbs/6_training/68_train.ipynb #082f547c
 def contradictions(run_id, resume, force, initialize_from, inference, memory):
     "What was said that cannot be meant together, in words; nothing if all is well"
-    if run_id is not None and (not run_id or Path(str(run_id)).name != run_id or run_id == ".."):
+    if run_id is not None and (not run_id or Path(str(run_id)).name != run_id or run_id == ".." or "\0" in run_id):
         return f"run_id {run_id!r}: expected one name, not a path; say where runs live by folder"
     if resume and force:
         return "resume goes on with a run and force overwrites it; give one of them"
-    if resume and initialize_from:
+    if resume and initialize_from is not None:
         return ("resume goes on with all of a run and initialize_from begins a new one with its weights; "
                 "give one of them")
     if resume and memory is not None:
         return "resume goes on with the memory that the run has; leave memory out"
     if resume and run_id is None:
         return "resume needs the run's id"
-    if inference and not (resume or initialize_from):
+    if inference and not resume and initialize_from is None:
         return "inference only acts; say with which weights: resume, or initialize_from a run"
     return ""
 
@@ -302,12 +302,12 @@ def train(env=None, algo=None,  # as for a Trainer; None: as the config file say
     "A trainer that has run for `steps` environment steps, or for so many `updates`"
     plan = agree(env, algo, config, source, settings, env_settings)
     wrong = contradictions(run_id, resume, force, initialize_from, inference, memory)
-    folder = path_of(folder)
+    folder = path_of(folder, "folder")
     path = folder / run_id if run_id and not wrong else None
     wrong = wrong or (path and clash(path, resume, force, inference))
     if wrong: raise RunProblem(wrong)
     begun = None if resume else new_trainer(plan, memory)
-    if initialize_from:
+    if initialize_from is not None:
         take_all_weights(begun[0], find_run(initialize_from, folder))
     writes = path and not inference
     with StopOnInterrupt(signal.SIGINT, signal.SIGTERM) as interrupt, claimed(path) if writes else nullcontext():

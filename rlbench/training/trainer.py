@@ -102,11 +102,11 @@ class Stepwise(Undivided):
         "Advance for at least so many environment steps, and finish what is owed; or for so many updates, if there are"
         if (steps is None) == (updates is None):
             raise ValueError("run: give steps= (of the environment) or updates= (steps on minibatches), one of them")
-        if updates: self.check_possible("update")
         if not callable(stop):
             raise ValueError(f"run: stop = {stop!r}: expected a function that says when to stop")
         unit = "steps" if updates is None else "updates"
         count = whole_number(f"run: {unit}", steps if updates is None else updates)
+        if updates: self.check_possible("update")
         goal = Progress(self, unit, getattr(self, unit) + count, progress)
         with torch_threads(self.settings.threads), goal.bar, StopOnInterrupt() as interrupt:
             while not (goal.arrived and (unit == "updates" or not self.owed)) and not stop():
@@ -221,8 +221,8 @@ class Trainer(Asked):
                  memory=None,       # a memory from outside, or {behaviour: memory}
                  **settings):       # by name, for every behaviour that has it
         self.source = env
+        source = find(env, env_settings)
         self.env_settings = env_settings or {}
-        source = find(env, self.env_settings)
         self.cast = cast_for(source, algo)
         self.config = checked_config(config) or config_for(self.cast)
         self.config.add("python", settings)
