@@ -57,6 +57,7 @@ WITH_A_TRAINER = [
     (lambda t: evaluate(t, seed=-1), ValueError, f"evaluate: seed = -1: {WHOLE} 0"),
     (lambda t: evaluate(""), ConfigError, f"run: {EMPTY}"),
     (lambda t: t.run(updates=np.zeros(3)), ValueError, "run: updates = array([0., 0., 0.]): expected a whole number"),
+    (lambda t: t.set(3), TypeError, "takes 1 positional argument but 2 were given"),
     (lambda t: t.save(3), ConfigError, "expected the name of a file or folder, got 3"),
     (lambda t: t.save(""), ConfigError, f"path: {EMPTY}"),
     (lambda t: t.save(" "), ConfigError, EMPTY),

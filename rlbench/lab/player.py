@@ -331,7 +331,7 @@ class Player(Stepper):
     def change(self, changes, source="widget"):
         "Change hyper-parameters from the next event on"
         text = f"trainer.set({keyword_text(changes)})"
-        return self.record(lambda trainer: trainer.set(source, **changes), text)
+        return self.record(lambda trainer: trainer.set(source=source, **changes), text)
 
     def set(self, name, value, source="widget"):
         "Change a hyper-parameter from the next event on"

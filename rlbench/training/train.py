@@ -188,7 +188,7 @@ def resumed(path, plan, fresh_episodes):
         if value == now: continue
         source = plan.config.where(key)
         if section != "run":
-            trainer.set(source, **{key: value})
+            trainer.set(source=source, **{key: value})
         config.add(source, {key: value})
     if unit_of(config.values["run"]) != unit:
         raise RunProblem(f"{path} counts {unit}; say how many of them in all")

@@ -236,7 +236,7 @@ class Trainer(Asked):
         obs = vector.reset(int(self.streams["env"].integers(2**31)))
         super().__init__(vector, actors, learners, obs, self.settings.log_every)
 
-    def set(self, source="python", **changes):
+    def set(self, *, source="python", **changes):
         "Change settings from the next event on; `source` is who says so"
         change(self.config, source, changes)
         self.settings = self.config.values["trainer"]
