@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlbench import Trainer
 from rlbench.buffers import datasets
 from rlbench.buffers.datasets import (
     filtered, from_minari, layout, load_ring, merged, read_lines, save_ring, subset, to_minari, write_lines)
@@ -15,7 +16,8 @@ from rlbench.buffers.frames import Frames
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.sequences import Reservoir
 from rlbench.core.batch import Batch
-from rlbench.core.state import FileProblem, same
+from rlbench.core.state import FileProblem, read_tree, same, write_tree
+from rlbench.core.words import ConfigError
 
 
 def row_of(t, num_envs, rng, p_end=.25):
@@ -178,6 +180,25 @@ def test_rings_that_do_not_fit_together_are_refused():
         merged(ring, Ring(9, 1))
     with pytest.raises(ValueError, match="no rows"):
         subset(ring, [])
+
+
+def test_rows_that_lack_a_column_are_refused_where_it_is_needed(tmp_path):
+    ring = Trainer("CartPole-v1", "dqn").run(steps=9).learner.memory
+    save_ring(tmp_path / "whole.rlb", ring)
+    for name in ring.rows:
+        tree = read_tree(tmp_path / "whole.rlb", "memory")
+        del tree["rows"][name]
+        write_tree(tmp_path / "less.rlb", tree, "memory")
+        if name in ("term", "trunc"):
+            with pytest.raises(FileProblem, match=f"no column {name}, so nobody knows where episodes end"):
+                load_ring(tmp_path / "less.rlb")
+            continue
+        less = load_ring(tmp_path / "less.rlb")
+        with pytest.raises(ConfigError, match=f"it has no column {name}; it has "):
+            Trainer("CartPole-v1", "dqn", memory=less)
+        if name in ("obs", "act"):
+            with pytest.raises(ConfigError, match=f"it has no column {name}; it has "):
+                Trainer("CartPole-v1", "bc", memory=less)
 
 
 def test_files_of_other_memories_are_not_taken_for_plain_rings(tmp_path):

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from rlbench import Trainer, load
-from rlbench.core.state import read_tree, same, write_tree
+from rlbench.core.state import FileProblem, read_tree, same, write_tree
 from rlbench.launch.cli import main
 from rlbench.training.callbacks import HOOKS, Callbacks, read_only
 from rlbench.training.checkpoints import RunProblem, find_run, newest
@@ -177,3 +178,19 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     with pytest.raises(Exception, match="holds a ring, expected a checkpoint"):
         load(tmp_path / "b.rlb")
     assert read_tree(tmp_path / "b.rlb", "ring")["num_envs"] == 8
+
+
+def test_a_checkpoint_that_is_no_whole_run_is_refused(tmp_path):
+    trainer = Trainer("CartPole-v1", "ppo")
+    trainer.save(tmp_path / "a.rlb")
+    tree = read_tree(tmp_path / "a.rlb", "checkpoint")
+    wrongs = [(1, 2), None, 3, {}, tree | dict(env=np.ones(3)), tree | dict(env=[1])]
+    for name in tree:
+        wrongs.append(tree.copy())
+        del wrongs[-1][name]
+    for wrong in wrongs:
+        write_tree(tmp_path / "b.rlb", wrong, "checkpoint")
+        with pytest.raises(FileProblem, match="not a whole run: it has no|env: .*, expected a name"):
+            load(tmp_path / "b.rlb")
+        with pytest.raises(FileProblem):
+            load(tmp_path / "b.rlb", env="CartPole-v1")

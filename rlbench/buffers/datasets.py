@@ -145,6 +145,9 @@ def check_stored(tree):
         return
     if not isinstance(rows, Batch) or not all(isinstance(name, str) for name in rows):
         raise FileProblem(f"rows: {told_form(rows)}, expected a Batch")
+    missing = [name for name in ("term", "trunc") if name not in rows]
+    if missing:
+        raise FileProblem(f"rows: no column {', '.join(missing)}, so nobody knows where episodes end")
     used = min(max(int(tree["written"].max()), 1), tree["capacity"])
     check_columns(rows, (used, tree["num_envs"]))
 

@@ -145,11 +145,15 @@ def types_of(column):
     "Types of a column's parts"
     return [(name, str(x.dtype)) for name, x in columns(Batch(it=column))]
 
-def misfit(memory, spec):
+def misfit(memory, spec, offline):
     "What in a memory does not fit a task, in words; nothing if all does"
+    if memory.rows is None: return ""
+    needed = ("obs", "act") if offline else ("obs", "act", "rew", "term", "trunc", "next_obs")
+    missing = [name for name in needed if name not in memory.rows]
+    if missing:
+        return f"it has no column {', '.join(missing)}; it has {', '.join(memory.rows)}"
     spaces = dict(obs=spec.observation_space, act=spec.action_space)
     for name, space in spaces.items():
-        if name not in (memory.rows or {}): continue
         held = memory.rows[name]
         wanted = room_for(space, 1)[None]
         for what, told in dict(shapes=shapes_of, types=types_of).items():
@@ -189,7 +193,7 @@ def memory_for(settings, spec, given):
     if not isinstance(given, Ring):
         raise ConfigError(f"memory: expected a Ring, such as trainer.learner.memory or load_ring(file), "
                           f"got {type(given).__name__}")
-    wrong = misfit(given, spec)
+    wrong = misfit(given, spec, settings.offline)
     if wrong:
         raise ConfigError(f"the memory that is given does not fit the environment: {wrong}")
     check_held(given, spec)

@@ -20,9 +20,9 @@ from .actor import Policy
 from .checks import check_state, rehearse
 from .interrupts import StopOnInterrupt, Undivided
 from .rule import UNITS
-from .setup import (as_told, cast_for, change, checked_config, checked_source, config_for, envs_for,
-                                    memories_for, new_actors_and_learners, put_back_or_stay, saved_cast,
-                                    saved_memories, state_of, told_whole)
+from .setup import (as_told, cast_for, change, check_complete, checked_config, checked_source,
+                                    config_for, envs_for, memories_for, new_actors_and_learners,
+                                    put_back_or_stay, saved_cast, saved_memories, state_of, told_whole)
 
 # %% ../../nbs/6_training/64_trainer.ipynb #19bcaf64
 @contextlib.contextmanager
@@ -298,6 +298,7 @@ def load(path, env=None, # what makes the environment, where the run was made fr
     "The trainer that was saved; FileProblem says what is missing"
     path = path_of(path)
     tree = read_tree(path, kind="checkpoint")
+    check_complete(path, tree)
     try: return from_tree(path, tree, env, actors or {}, device, fresh_episodes)
     except Exception as problem:
         text = str(as_told(problem)).removeprefix(f"{path}: ")
