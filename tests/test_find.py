@@ -111,3 +111,11 @@ def test_the_library_alone_imports_neither_torch_nor_gymnasium():
 def test_any_module_may_be_the_first_to_be_imported(first):
     code = f"import {first}, gymnasium; gymnasium.make('rlbench/CliffWalk-v0')"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_environment_may_be_registered_by_its_class(monkeypatch):
+    monkeypatch.setattr(gym.envs.registration, "registry", dict(gym.registry))
+    gym.register("Own-v0", entry_point=CartPoleEnv, max_episode_steps=7)
+    vec = make("Own-v0", 2)
+    vec.reset(seed=0)
+    assert vec.single.spec.max_episode_steps == 7

@@ -151,5 +151,5 @@ class Sloppy(gym.Env):
 def test_an_environment_that_is_not_reproducible_says_so_by_name():
     trainer = Trainer(Sloppy, "dqn", check_env=False, **small(algorithms()["dqn"]))
     trainer.run(steps=5)
-    with pytest.raises(EnvProblem, match="Sloppy is not reproducible"):
+    with pytest.raises(EnvProblem, match="Sloppy cannot be put back into an episode"):
         trainer.restore(trainer.snapshot())

@@ -135,6 +135,7 @@ def check_columns(rows, lead):
     if rows["rew"].shape != lead or not np.isfinite(rows["rew"]).all():
         raise FileProblem(f"column rew: expected finite numbers of shape {lead}")
 
+# %% ../../nbs/3_buffers/36_datasets.ipynb #4de6e9ac
 def check_stored(tree):
     "FileProblem where a tree is not the state of a plain ring"
     check_counts(tree)

@@ -15,19 +15,18 @@ import inspect
 from functools import cached_property, partial
 
 import gymnasium as gym
-import numpy as np
 from gymnasium.utils import env_checker
 
 from ..core.batch import TextTable
 from ..core.settings import whole_number
-from ..core.spaces import AGENT, parts_of
+from ..core.spaces import AGENT
 from ..core.words import nearest, path_of
 from .answers import Answering, AnsweringTeam, AnsweringVecEnv, AnsweringVector, is_known
-from .env import EnvList, EnvProblem, InColumns, Listed, VecEnv
+from .env import EnvList, EnvProblem, Listed, VecEnv, in_columns
 from .native import HeldVector, NativeVec
 from .place import check_copyable, place
 from .registration import TEAMS, register_all
-from .replays import drawn_from, find_way_back
+from .replays import find_way_back, random_actor
 from .teams import TeamList, teams_of
 
 # %% ../../nbs/1_envs/105_find.ipynb #34444c3f
@@ -75,7 +74,9 @@ class Maker:
     "Makes one copy of a gymnasium environment, ready to be drawn where it can be"
 
     def __init__(self, spec, settings):
-        creator = gym.envs.registration.load_env_creator(spec.entry_point)
+        creator = spec.entry_point
+        if isinstance(creator, str):
+            creator = gym.envs.registration.load_env_creator(creator)
         modes = getattr(creator, "metadata", {}).get("render_modes", ())
         self.id = spec.id
         asked = settings.get("render_mode")
@@ -126,6 +127,21 @@ def made_by(name, own, settings):
         return env
     raise EnvProblem(f"{name} made {type(env).__name__}, expected an environment with reset, step and close")
 
+# %% ../../nbs/1_envs/105_find.ipynb #53ffcbb2
+def is_all_known(vec):
+    "True where a vector, and all that it opened, is known"
+    return all(map(is_known, [vec, *vec.opened]))
+
+def try_ways(vec, make_another):
+    "Find out how a vector goes back, with two others; nothing where there are none: the run itself will tell"
+    with contextlib.ExitStack() as opened:
+        two = []
+        for _ in range(2):
+            try: two.append(make_another())
+            except Exception: return
+            opened.callback(two[-1].close)
+        find_way_back(vec, *two)
+
 # %% ../../nbs/1_envs/105_find.ipynb #46816bc5
 class Source:
     "Where environments come from: what was asked for, and a function that makes one"
@@ -165,26 +181,18 @@ class Source:
             return Ready(self.make_one()).vector(num_envs, native, checked)
         if team:
             return TeamList(self.id, lambda: looked_at(self.make_one(), checked), num_envs)
-        if not quick: return self.listed(num_envs, checked)
+        if not quick:
+            return EnvList(self.id, lambda: in_columns(looked_at(self.make_one(), checked)), num_envs)
         vector = gym.make_vec(self.id, num_envs=num_envs, vectorization_mode="vector_entry_point", **self.settings)
         if checked and not is_known(vector):
             vector = AnsweringVector(vector, self.id)
         return NativeVec(self.id, self.make_one(), vector)
 
-    def listed(self, num_envs, checked):
-        with contextlib.closing(self.make_one()) as one:
-            in_parts = parts_of(one.observation_space) or parts_of(one.action_space)
-
-        def make_one():
-            env = looked_at(self.make_one(), checked)
-            return InColumns(env) if in_parts else env
-
-        return EnvList(self.id, make_one, num_envs)
-
     def look_back(self, vec):
         "Find out how a vector of this source goes back, if it comes from somebody whom we do not know"
-        if self.makes_vectors or is_known(vec.single): return
-        find_way_back(vec, self.make_one)
+        native = isinstance(vec, HeldVector)
+        if not is_all_known(vec):
+            try_ways(vec, lambda: self.build(2, native, False))
 
 # %% ../../nbs/1_envs/105_find.ipynb #c3f00a49
 def another(vec):
@@ -212,7 +220,11 @@ class Ready:
         return look_at(vec) if checked else vec
 
     def look_back(self, vec):
-        "Nothing is found out: there may be no second one"
+        "Find out how it goes back, with copies of it; itself, where there can be none"
+        if is_all_known(vec): return
+        try: two = [another(vec) for _ in range(2)]
+        except EnvProblem: two = [vec, vec]
+        find_way_back(vec, *two)
 
 # %% ../../nbs/1_envs/105_find.ipynb #a855e729
 def no_source(env):
@@ -265,9 +277,9 @@ def restorable(vec):
         vec.restore(vec.state())
     except EnvProblem as problem:
         return f"no: {problem}"
-    if getattr(vec, "by_copy", False):
+    if vec.ways[0] == "copy":
         return f"by a copy, in the process that it runs in; {vec.flaw}"
-    return "yes, by the state that it tells" if getattr(vec, "by_state", False) else "yes, by replaying the episode"
+    return dict(told="yes, by the state that it tells", replay="yes, by replaying the episode").get(vec.ways[0], "yes")
 
 # %% ../../nbs/1_envs/105_find.ipynb #c92d85f1
 def check_env(env, steps=200, **settings):
@@ -275,13 +287,13 @@ def check_env(env, steps=200, **settings):
     steps = whole_number("check_env: steps", steps, low=1)
     source = find(env, settings)
     vec = source.vector(1, native=False)
-    if isinstance(source, Source): find_way_back(vec, source.make_one)
+    source.look_back(vec)
     env_checker.check_env(vec.single.unwrapped, skip_render_check=True)
-    choose = drawn_from(vec.behaviours[AGENT].action_space, seed=0)
-    vec.reset(seed=0)
+    choose = random_actor(vec, seed=0)
+    seen = vec.reset(seed=0)
     for _ in range(steps):
-        obs = vec.step({AGENT: np.stack([choose(None)])})[AGENT].obs
+        seen = {AGENT: vec.step(choose(seen))[AGENT].obs}
     drawn = "yes" if vec.single.render_mode == "rgb_array" else "no: no render_mode 'rgb_array'"
-    placed = "yes" if place(vec.single, obs[0]) else "no: give it a method place(obs)"
+    placed = "yes" if place(vec.single, seen[AGENT][0]) else "no: give it a method place(obs)"
     answers = [("put back exactly", restorable(vec)), ("drawn", drawn), ("placed into a stored state", placed)]
     return TextTable(("can be", "answer"), answers)

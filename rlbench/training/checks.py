@@ -31,8 +31,9 @@ def check_counted(name, space, numbers):
 def check_tree(trainer, tree):
     "FileProblem where a run's state tree is not built as that of a trainer which has just begun"
     like = trainer.state() | dict(streams=None, config=None)
-    if getattr(trainer.env, "by_copy", False):
-        del like["env"]["held"]                           # no file has copies
+    for name in ("inner", "held"):
+        if name not in tree["env"]:
+            like["env"].pop(name, None)                   # copies are in no file
     if "held" in like["env"]:
         like["env"]["held"] = None                        # what an environment tells is its own affair
     try: check_form(tree, like)

@@ -145,6 +145,7 @@ def types_of(column):
     "Types of a column's parts"
     return [(name, str(x.dtype)) for name, x in columns(Batch(it=column))]
 
+# %% ../../nbs/6_training/61_learner.ipynb #9efbd657
 def misfit(memory, spec, offline):
     "What in a memory does not fit a task, in words; nothing if all does"
     if memory.rows is None: return ""
