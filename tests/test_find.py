@@ -6,6 +6,7 @@ import warnings
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from rlbench.core.spaces import AGENT
 from rlbench.envs.env import EnvList, EnvProblem
