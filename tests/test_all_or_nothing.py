@@ -86,9 +86,8 @@ def test_what_fails_once_leaves_the_run_where_it_was(call, problem, fresh):
     assert same(trainer.state(), twin.state())
 
 
-@pytest.mark.parametrize("kind, algo", [(Moody, "ppo"), (MoodyChase, "dqn")])
-def test_what_cannot_go_back_at_all_waits(kind, algo, tmp_path):
-    trainer = made(kind, algo)
+def made_to_wait(trainer):
+    "Where a trainer is that waits now, since its environment could neither go back nor return"
     there = trainer.snapshot()
     trainer.run(steps=13)
     here = trainer.snapshot()
@@ -96,6 +95,13 @@ def test_what_cannot_go_back_at_all_waits(kind, algo, tmp_path):
     with pytest.raises(EnvProblem, match="could not be put back where it was"):
         trainer.restore(there)
     assert waits(trainer, here)
+    return here
+
+
+@pytest.mark.parametrize("kind, algo", [(Moody, "ppo"), (MoodyChase, "dqn")])
+def test_what_cannot_go_back_at_all_waits(kind, algo, tmp_path):
+    trainer = made(kind, algo)
+    here = made_to_wait(trainer)
     with pytest.raises(FileProblem, match="it has no actors"):
         trainer.restore({})
     assert waits(trainer, here)
@@ -141,13 +147,7 @@ def test_of_a_native_vector_too():
 
     trainer = Trainer("CartPole-v1", "ppo", **SMALL).run(steps=43)
     trainer.env.env = Balky(trainer.env.env)
-    there = trainer.snapshot()
-    trainer.run(steps=13)
-    here = trainer.snapshot()
-    Moody.moved = 1.
-    with pytest.raises(EnvProblem, match="could not be put back where it was"):
-        trainer.restore(there)
-    assert waits(trainer, here)
+    here = made_to_wait(trainer)
     Moody.moved = 0.
     trainer.restore(here)
     assert same(trainer.state(), here)

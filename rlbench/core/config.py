@@ -255,7 +255,7 @@ def read_config(path):
         raise ConfigError(f"file {path}: {problem.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"file {path}: is not text") from None
-    except (ValueError, RecursionError) as problem:                         # both parsers say at which line
+    except (ValueError, RecursionError) as problem:   # both parsers say at which line
         end = f"at line {len(text.splitlines())}, the end of the file"
         raise ConfigError(f"file {path}: {str(problem).replace('at end of document', end)}") from None
     if not isinstance(tree, dict):
