@@ -13,8 +13,8 @@ from gymnasium.vector import AutoresetMode
 from ..core.batch import each
 from ..core.spaces import AGENT, as_columns, clipped_to, parts_of
 from ..core.state import InProcess, snapshot
-from .env import EnvProblem, Step, VecEnv, copies_in, spec_of
-from .place import fill
+from .env import EnvProblem, Step, VecEnv, spec_of
+from .place import copies_in, fill
 
 # %% ../../nbs/1_envs/102_native.ipynb #0ad1951b
 def is_constant(name, value):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['STATE_OF', 'angle', 'as_it_is', 'pendulum_state', 'acrobot_state', 'place', 'own_state', 'put_into', 'fill',
-           'picture', 'why_no_picture']
+           'WayBack', 'picture', 'why_no_picture']
 
 # %% ../../nbs/1_envs/100_place.ipynb #1c85f92c
 import copy
@@ -17,7 +17,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 import gymnasium as gym
 import numpy as np
 
-from ..core.state import snapshot
+from ..core.state import InProcess, snapshot
 
 # %% ../../nbs/1_envs/100_place.ipynb #bbfd4ac7
 def angle(cos, sin):
@@ -117,6 +117,33 @@ def fill(envs, copies):
     for (ours, _), inside in zip(pairs, held):
         vars(ours).clear()
         vars(ours).update(inside)
+
+# %% ../../nbs/1_envs/100_place.ipynb #e7209ac8
+FRESH = ("A saved run goes on with all but the present episodes: load(path, fresh_episodes=True), or --fresh-episodes "
+         "with --resume")
+
+def copies_in(tree):
+    "The copies that environments go back by, in a state tree; None where there are none"
+    held = tree.get("held") if isinstance(tree, dict) else None
+    return held if isinstance(held, InProcess) else None
+
+# %% ../../nbs/1_envs/100_place.ipynb #4c9fffa8
+class WayBack:
+    "How copies of an environment go back to where they were; whoever goes back has an `id`"
+    ways = ("own",)     # the best first; by "copy" only within the process
+    flaw = ""           # why no file can put it back, in words, where that is known
+    ways_to_try = ways  # before a run
+    remedy = "Does restore(tree) set all that it keeps?"
+
+    def no_way_back(self, reason):
+        "That it cannot be put back, why, and what could be done, in words"
+        return f"{self.id} cannot be put back into an episode: {reason}. {self.remedy} {FRESH}"
+
+    def flaw_for(self, tree):
+        "Why it cannot go where `tree` was told, in words; nothing where it can, or where nobody knows"
+        copies = copies_in(tree)
+        if copies is None: return self.flaw
+        return copies.flaw and self.no_way_back(f"it could not be copied ({copies.flaw})")
 
 # %% ../../nbs/1_envs/100_place.ipynb #2f5f15f8
 def picture(env):
