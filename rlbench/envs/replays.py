@@ -54,7 +54,7 @@ PATIENCE = .03      # seconds for what is only looked at
 FEW = 64            # steps that may take as many seconds as LONGER
 LONGER = .2
 AT_MOST = 5000      # steps, however fast they are
-EPISODES = 3        # that are enough
+EPISODES = 20       # that are enough
 
 # %% ../../nbs/1_envs/1012_replays.ipynb #10e00359
 def played(vec, seed, steps):
