@@ -1,5 +1,6 @@
 "Whether an environment can be put back into an episode: found out before a run, said once, exact where it can"
 import copy
+import random
 import threading
 import warnings
 from types import SimpleNamespace
@@ -224,8 +225,36 @@ class Entangled(OtherRewards):
         return obs, rew + self.part["pay"]() + self.part["whole"].left, *rest
 
 
-LIARS = [SharedDice, SeededDice, ClassDice, CopiedDice, Locked]
-COPIED = [OtherRewards, OtherEnds, OtherCuts, OtherBeginnings, TellsTooLittle, TellsObjects, OwnWay, Entangled]
+class RareDice(Pole):
+    "Slips once in fifty steps, by a generator that everybody shares"
+
+    def step(self, act):
+        return self.env.step(act if random.random() > .02 else 1 - act)
+
+
+class OnceSeeded(Pole):
+    "Takes a seed only the first time"
+    seeded = False
+
+    def reset(self, seed=None, options=None):
+        obs, info = self.env.reset(seed=None if self.seeded else seed)
+        self.seeded = True
+        return obs, info
+
+
+class Moody(Pole):
+    "Pays more in a mood that it carries through its episodes"
+    mood = 0.
+
+    def step(self, act):
+        obs, rew, *rest = self.env.step(act)
+        self.mood = .99 * self.mood + .01 * float(obs[0])
+        return obs, rew + (self.mood > 0), *rest
+
+
+LIARS = [SharedDice, SeededDice, ClassDice, CopiedDice, Locked, RareDice]
+COPIED = [OtherRewards, OtherEnds, OtherCuts, OtherBeginnings, TellsTooLittle, TellsObjects, OwnWay, Entangled,
+          OnceSeeded, Moody]
 
 
 @pytest.mark.parametrize("kind", COPIED)
