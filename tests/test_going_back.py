@@ -226,10 +226,10 @@ class Entangled(OtherRewards):
 
 
 class RareDice(Pole):
-    "Slips once in fifty steps, by a generator that everybody shares"
+    "Slips once in ten steps, by a generator that everybody shares"
 
     def step(self, act):
-        return self.env.step(act if random.random() > .02 else 1 - act)
+        return self.env.step(act if random.random() > .1 else 1 - act)
 
 
 class OnceSeeded(Pole):
