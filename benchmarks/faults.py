@@ -32,6 +32,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.fault_cases import FAULTS, OUTCOMES, ROOT, RUNS, begun, go_on, ours, outcome_of
+from benchmarks.fault_liars import liars
 from benchmarks.fault_uses import misuse, soak, wrong_environments
 
 PAGE = ROOT / "benchmarks" / "results" / "faults.md"
@@ -373,6 +374,7 @@ FAMILIES = {    # name -> (generator of cases, share of the number of cases that
     "odd settings": (odd_settings, 1),
     "interrupts": (interrupts, .5),
     "kills": (kills, .1),
+    "environments that cannot go back": (liars, .5),
     "wrong environments": (wrong_environments, 1),
     "misuse": (misuse, 1),
     "soak": (soak, .04),
