@@ -84,22 +84,36 @@ def told_after(trainer, events=50):
     return [trainer.advance().text for _ in range(events)], trainer.state()["learners"]
 
 
-def went_back(trainer, path, source, honest):
-    "Go back by a snapshot and by a file: exactly, or not at all; and with new episodes in any case"
+def ways_back(trainer, path, source):
+    "Functions that give the run as it was: by a snapshot, and by a file"
     import rlbench
-    from rlbench.core.state import same, snapshot
     there = trainer.snapshot()
     trainer.save(path)
+
+    def restored():
+        trainer.restore(there)
+        return trainer
+
+    return restored, partial(rlbench.load, path, env=source)
+
+
+def went_back(trainer, path, source, honest):
+    "Go back in two ways: exactly, or not at all; and with new episodes in any case"
+    import rlbench
+    from rlbench.core.state import same, snapshot
+    ways = ways_back(trainer, path, source)
     after = snapshot(told_after(trainer))
     refused = ""
-    for how in (lambda: (trainer.restore(there), trainer)[1], lambda: rlbench.load(path, env=source)):
-        try: again = how()
+    for way in ways:
+        try: again = way()
         except ours() as problem:
             refused = str(problem)
             continue
-        if not same(told_after(again), after): return "WRONG", "it went another way"
+        if not same(told_after(again), after):
+            return "WRONG", "it went another way"
     told_after(rlbench.load(path, env=source, fresh_episodes=True))
-    if refused and honest: return "WRONG", f"refused, and nothing is wrong with it: {refused}"
+    if refused and honest:
+        return "WRONG", f"refused, and nothing is wrong with it: {refused}"
     return ("refused", refused) if refused else ("went on", "")
 
 
