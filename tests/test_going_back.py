@@ -571,6 +571,50 @@ VECTORS = [
 ]
 
 
+class Bare(envs.VecEnv):
+    "A vector of somebody's own that tells nothing"
+
+    def __init__(self):
+        single = One()
+        super().__init__("Bare", single, envs.spec_of(single, 2), 2)
+
+    def reset(self, seed):
+        self.time = 0
+        self.count_anew()
+        return dict(agent=np.zeros((2, 1), np.float32))
+
+    def step(self, acts):
+        self.time += 1
+        self.steps += 2
+        rew = np.ones(2, np.float32)
+        over = np.full(2, self.time % 5 == 0)
+        here = np.full((2, 1), self.time, np.float32)
+        everyone = np.ones(2, bool)
+        ended = self.episodes["agent"].add(rew, over, over, everyone)
+        return dict(agent=envs.Step(here, rew, over, np.zeros(2, bool), here.copy(), everyone, over, ended))
+
+
+class Telling(Bare):
+    "It tells all there is"
+
+    def state(self):
+        return dict(time=self.time, counts=self.counts())
+
+    def restore(self, tree):
+        self.time = tree["time"]
+        self.recount(tree["counts"])
+
+
+class TellingLies(Telling):
+    "It tells something else"
+
+    def state(self):
+        return super().state() | dict(time=4)
+
+
+VECTORS += [(Bare, ()), (Telling, ("own",)), (TellingLies, ())]
+
+
 @pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize("make, ways", VECTORS)
 def test_vectors_made_by_hand_are_tried_too(make, ways, ready, tmp_path):

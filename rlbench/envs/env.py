@@ -136,6 +136,14 @@ class VecEnv(Counting, WayBack):
         vars(self).update(state)
         self.closing = weakref.finalize(self, close_envs, self.opened)
 
+    def state(self):
+        "Where it is, as a state tree; whoever can go back tells more, and takes it up in `restore`"
+        return dict(counts=self.counts())
+
+    def restore(self, tree):
+        "Go where `state` was told; EnvProblem where that cannot be"
+        raise EnvProblem(self.no_way_back("it has no state() and restore(tree) of its own"))
+
     def frame_of(self, obs):
         "Picture (H, W, 3) of the environment in the state that shows `obs`, or None where it cannot be put there"
         return picture(self.single) if place(self.single, obs) else None
