@@ -1,5 +1,6 @@
 "What the page says and does is true: every order is answered, refused in words, or done, and the snippet repeats it"
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -15,10 +16,11 @@ from rlbench.lab.components import as_page, press
 from rlbench.lab.owner import Closed
 from rlbench.lab.player import Player
 from rlbench.lab.value_views import GridValues, Truth, judged_states, layout_of
+from rlbench.lab.views import View
 from rlbench.training.trainer import Trainer
 from tests.cases import CASES
-from tests.test_player import SMALL
-from tests.test_workbench import bench, part, view     # noqa: F401
+from tests.test_player import SMALL, eventually
+from tests.test_workbench import bench, part, pixels, view     # noqa: F401
 
 REPLAY = dict(seed=0, learning_starts=20, batch_size=8)
 LAKE = dict(seed=0, env_settings=dict(is_slippery=False))
@@ -488,6 +490,59 @@ def test_reset_keeps_the_fields_and_what_they_show_is_so(bench):                
     assert not any(field.problem.value for field in panel.fields)
     as_page(part(wb, "hp-gamma"), value="0.5")
     assert wb.trainer.learner.settings.gamma == .5
+
+
+RUNS = [
+    ("CartPole-v1", "dqn", REPLAY), ("FrozenLake-v1", "dyna", LAKE), ("CartPole-v1", "ppo", SMALL),
+    ("Pendulum-v1", "sac", REPLAY), ("rlbench/FourRooms-v0", "sarsa_lambda", dict(seed=0))]
+
+
+@pytest.mark.parametrize("env, algo, settings", RUNS)
+def test_reset_and_load_keep_the_cards_and_forget_what_was_seen(bench, tmp_path, env, algo, settings):  # noqa: F811
+    wb = bench(env, algo, **settings)
+    page = wb.page
+    cards = page.cards
+    parts = [page.toggles.children, page.views.children, [card.widget.model_id for card in cards]]
+    shown = [card.view.text() for card in cards], [pixels(card.view.image) for card in cards if card.view.image.value]
+    wb.step("update", 3).step("episode").save(tmp_path / "run.rlb")
+    press(page.keys, "step")
+    wb.reset()
+    assert page.cards == cards and not page.complaint
+    assert [page.toggles.children, page.views.children, [card.widget.model_id for card in page.cards]] == parts
+    now = [card.view.text() for card in cards], [pixels(card.view.image) for card in cards if card.view.image.value]
+    assert now == shown                              # as if nothing had happened
+    wb.load(tmp_path / "run.rlb")
+    assert page.cards == cards and "last episode" in view(wb, "curve").text()
+    other = bench(wb.trainer.fork(), views=None)
+    texts = [card.view.text() for card in other.page.cards if card.view.name not in ("backup", "curve")]
+    assert [card.view.text() for card in cards if card.view.name not in ("backup", "curve")] == texts
+
+
+def test_a_view_that_failed_or_cannot_begin_again_is_made_anew(bench):                  # noqa: F811
+    class Plain(View):
+        name = title = "plain"
+
+    wb = bench(views=["curve", "actions", Plain], **SMALL)
+    curve, actions, plain = wb.page.cards
+    curve.broken = "a traceback"
+    wb.reset()
+    assert wb.page.cards[1] is actions
+    assert wb.page.cards[0] is not curve and wb.page.cards[2] is not plain and wb.page.cards[0].open
+    as_page(part(wb, "show-curve"), value=False)     # its switch is the new one's
+    assert [card.open for card in wb.page.cards] == [False, True, True]
+
+
+def test_a_click_in_the_middle_of_work_is_heard_at_once(bench):                         # noqa: F811
+    wb = bench(driver="thread", views=["curve"], **SMALL)
+    wb.wait(20)
+    begun, go = threading.Event(), threading.Event()
+    working = wb.player.ask(lambda: begun.set() or go.wait(20))
+    assert begun.wait(20) and not wb.page.heard.value
+    part(wb, "step-step").click()
+    assert "One moment" in wb.page.heard.value and wb.trainer.steps == 0
+    go.set()
+    working.result(20)
+    eventually(lambda: wb.trainer.steps and not wb.page.heard.value)
 
 
 FILES = [   # button, path, what is said

@@ -209,7 +209,10 @@ class BackupView(View):
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
-        self.earlier = Earlier(trainer.learners[who])
+        self.begin(trainer)
+
+    def begin(self, trainer):
+        self.earlier = Earlier(trainer.learners[self.who])
 
     @classmethod
     def fits(cls, trainer, who):
@@ -252,7 +255,10 @@ class StatesView(View):
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
-        spec = trainer.env.behaviours[who]
+        self.begin(trainer)
+
+    def begin(self, trainer):
+        spec = trainer.env.behaviours[self.who]
         self.layout = layout_of(trainer.env, spec, model_of(trainer.env.single))
 
     @classmethod
@@ -337,6 +343,9 @@ class QueueView(View):
     def fits(cls, trainer, who):
         learns = who in trainer.learners and has_discrete_actions(trainer, who)
         return learns and has_answer(most_urgent, trainer.learners[who].algo)
+
+    def begin(self, trainer):
+        "Nothing is remembered"
 
     def draw(self, trainer, moving):
         queue = told_by(trainer.learners[self.who], most_urgent)

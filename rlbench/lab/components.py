@@ -121,8 +121,14 @@ class StateGrid(anywidget.AnyWidget):
     selected = Int(-1).tag(sync=True)       # the state that was clicked
 
     def __init__(self, layout, label):
+        super().__init__(label=label)
+        self.lay(layout)
+
+    def lay(self, layout):
+        "States lie like this from now on, and none is selected"
         self.places = layout
-        super().__init__(label=label, world=world_of(layout))
+        self.world = world_of(layout)
+        self.selected = -1
 
     def show(self, values, q=None, best=None, at=None, limits=None, palette="value"):
         "Send a frame to the page; arguments as for `grid_frame`"
@@ -155,7 +161,12 @@ class TransitionTable(anywidget.AnyWidget):
 
     def on_open(self, react):
         "Call `react(id)` when a row was opened"
-        self.observe(lambda change: react(self.selected), "opened")
+        self.observe(lambda change: change["new"] and react(self.selected), "opened")
+
+    def close_row(self):
+        "None is open"
+        self.selected = -1
+        self.opened = 0
 
     def show(self, columns, rows, ids, total):
         "Answer with a page of texts; `ids` name the rows"

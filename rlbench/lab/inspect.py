@@ -167,6 +167,11 @@ class TransitionView:
         "Room for a picture"
         return styled(widgets.Image(format="png", layout=dict(width="190px")), f"rl-frame-{name}")
 
+    def close(self):
+        "Show none"
+        self.row = None
+        self.widget.layout.display = "none"
+
     def open(self, trainer, row):
         "Show a row by its number; ValueError where it is not held"
         told = told_transition(trainer, self.who, row)
@@ -207,11 +212,16 @@ class BufferView(View):
         self.table.on_ask(lambda: self.ask(self.fill))
         self.table.on_open(self.wanted)
         self.widget = widgets.VBox([self.table, self.transition.widget])
-        self.fill(trainer)
+        self.begin(trainer)
 
     @classmethod
     def fits(cls, trainer, who):
         return who in trainer.learners
+
+    def begin(self, trainer):
+        self.table.close_row()
+        self.transition.close()
+        self.fill(trainer)
 
     def fill(self, trainer):
         "Answer the table's request for a page"

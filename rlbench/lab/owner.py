@@ -204,6 +204,8 @@ class Blank:
         "Motion has stopped: show everything"
     def tell(self, owner, moving):
         "The words alone"
+    def hear(self):
+        "Something is asked in the middle of an event or a picture; the words come when it is done"
     def store(self, owner):
         "At rest, and nobody asks anything: time to keep what is shown"
     def take(self, trainer):
@@ -307,11 +309,10 @@ def say_so(owner):
 
 def read_letters(owner):
     "Carry out what was asked for, and say how things stand now, before any work is done"
-    state = owner.state
     if owner.place != place_of(owner.trainer): owner.strayed = True
     changes = owner.mail.read()
     owner.stale = owner.stale or changes
-    if changes or owner.state != state: say_so(owner)
+    say_so(owner)
 
 # %% ../../nbs/8_lab/84_owner.ipynb #d450ada7
 def next_event(trainer):

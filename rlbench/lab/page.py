@@ -64,6 +64,7 @@ def heading_html(trainer):
     more = html.escape(f"{players_text(trainer)} · seed {trainer.settings.seed} · {copies}")
     return f"<div class='rl-title'>{env}<span>{more}</span></div>"
 
+# %% ../../nbs/8_lab/853_page.ipynb #5791a7a4
 def heading_text(trainer, who):
     "The line above the stored picture"
     counts = [f"{name} {count}" for name, count in counters(trainer, who)]
@@ -169,6 +170,22 @@ def settings_panel(before, trainer, who, apply):
     for panel in fitting: panel.take(learner)
     return fitting or [SettingsPanel(learner, key, apply)]
 
+# %% ../../nbs/8_lab/853_page.ipynb #22324dd5
+def kind_of_run(trainer, who):
+    "What views of a behaviour depend on: they can go on with another run that has the same"
+    source = trainer.source if isinstance(trainer.source, str) else id(trainer.source)
+    algos = {name: type(actor.algo) for name, actor in trainer.actors.items()}
+    return source, trainer.env_settings, who, algos
+
+# %% ../../nbs/8_lab/853_page.ipynb #119c8a85
+def cards_for(kinds, trainer, who,
+              before):      # cards of another run of the same kind
+    "A card for each kind of view: the one that was there, where it can go on"
+    able = [card for card in before if card.view.begin and not card.broken]
+    known = {type(card.view): card for card in able if type(card.view) in kinds}
+    for card in known.values(): card.begin(trainer)
+    return [known.get(kind) or Card(kind(trainer, who)) for kind in kinds]
+
 # %% ../../nbs/8_lab/853_page.ipynb #6f801f33
 class Orders(Screen):
     "A screen on which orders are given, and refusals are said in words"
@@ -202,6 +219,7 @@ class Furniture(Orders):
         self.controls = Controls(player, self.order, lambda: self.choice.who)
         self.clock = Clock(player)
         self.status = StatusLine()
+        self.heard = styled(widgets.HTML(""), "rl-heard")
         self.keys = Keys()
         self.choice = Choice(self.turn)
         self.files = FilesPanel(player)
@@ -211,21 +229,21 @@ class Furniture(Orders):
         self.toggles = styled(widgets.HBox(), "rl-toggles", "rl-bar")
         self.views = styled(widgets.HBox(), "rl-views")
         self.side = styled(widgets.VBox(), "rl-side")
-        top = styled(widgets.HBox([self.title, self.choice.widget]), "rl-bar")
+        top = styled(widgets.HBox([self.title, self.choice.widget, self.heard]), "rl-bar")
         head = [top, self.controls.widget, self.status.widget, self.complaint.widget, self.toggles]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget])
-
-    def live(self):
-        "The page for a display, as {MIME type: data}; nothing once it is closed"
-        return self.widget._repr_mimebundle_() if self.widget.comm else {}
 
     def close(self):
         "Take everything from the page; the picture of it stays"
         super().close()
         close_widgets(self.widget)
 
+    def hear(self):
+        self.heard.value = "<span>One moment …</span>"
+
     def turn(self, who):
         "Somebody else is to be shown"
+        self.hear()
         self.order(self.player.ask, lambda: self.take(self.player.trainer))
 
     def publish(self, owner, moving):
@@ -238,6 +256,7 @@ class Furniture(Orders):
         if owner.error: self.complain(summary(owner), owner.error, passing=True)
         elif begins and self.complaint.passing: self.complaint.clear()
         self.status.show(owner, moving, self.choice.who)
+        self.heard.value = ""
 
     def look(self, card, function):
         "A view's own control was used: its turn comes between two events"
@@ -260,38 +279,44 @@ def pressed(player, key, order):
     if key == "reset": return order(player.reset)
     return order(player.step, key)
 
-# %% ../../nbs/8_lab/853_page.ipynb #72577dfd
-class Page(Furniture):
-    "A run on the page: controls, words, cards, fields"
-    def __init__(self, player, wanted=None): # view classes or names; None: all that fit
+# %% ../../nbs/8_lab/853_page.ipynb #cda80170
+class Furnished(Furniture):
+    "Cards, switches and settings of a run, in their places"
+    def __init__(self, player, wanted):
         super().__init__(player)
-        self.wanted = wanted
-        self.kept = KeptPicture(f"rlbench-{id(self):x}")
+        self.wanted = wanted    # view classes or names; None: all that fit
+        self.kind = None        # of the run that is shown
         self.take(player.trainer)
-        self.keys.on_key(lambda key: pressed(player, key, self.order))
-        self.keys.observe(lambda change: self.order(player.ask, partial(self.dark, change["new"])), "dark")
-        self.keys.observe(lambda change: self.calm(change["new"]), "still")
 
     def take(self, trainer):
-        "Lay out all that depends on the trainer, and on who is looked at"
+        "Lay out all that depends on the trainer, and on who is looked at; what can go on is kept"
         self.complaint.clear()
-        closed = {card.view.name for card in self.cards if not card.open}
-        before = [*self.cards, *self.settings]
-        switches = self.toggles.children
         self.choice.offer(list(trainer.actors))
         who = self.choice.who
-        self.lay([Card(kind(trainer, who)) for kind in chosen_views(self.wanted, trainer, who)])
+        cards = self.cards
+        settings = self.settings
+        before = self.kind
+        self.kind = kind_of_run(trainer, who)
+        kinds = chosen_views(self.wanted, trainer, who)
+        self.lay(cards_for(kinds, trainer, who, cards if self.kind == before else []))
+        self.settings = settings_panel(settings, trainer, who, self.player.set)
+        self.title.value = heading_html(trainer)
+        if (cards, settings) != (self.cards, self.settings):
+            self.furnish(cards, settings)
+
+    def furnish(self, cards, settings): # those before
+        "Put cards and settings in their places, and close what is not needed any more"
+        closed = {card.view.name for card in cards if not card.open}
         for card in self.cards:
             card.open = card.view.name not in closed
             card.view.dark(self.keys.dark)
             card.view.ask = partial(self.look, card)
-        self.settings = settings_panel(self.settings, trainer, who, self.player.set)
-        self.title.value = heading_html(trainer)
-        self.side.children = [panel.widget for panel in (*self.settings, self.files)]
+        switches = self.toggles.children
         self.toggles.children = toggles_for(self.cards, self.flip)
+        self.side.children = [panel.widget for panel in (*self.settings, self.files)]
         self.arrange()
-        for one in before:
-            if one not in self.settings: one.close()
+        for one in (*cards, *settings):
+            if one not in self.cards and one not in self.settings: one.close()
         close_widgets(*switches)
 
     def arrange(self):
@@ -305,9 +330,23 @@ class Page(Furniture):
         self.arrange()
         self.order(self.player.ask, lambda: None)
 
+# %% ../../nbs/8_lab/853_page.ipynb #72577dfd
+class Page(Furnished):
+    "A run on the page: controls, words, cards, fields"
+    def __init__(self, player, wanted=None): # view classes or names; None: all that fit
+        super().__init__(player, wanted)
+        self.kept = KeptPicture(f"rlbench-{id(self):x}")
+        self.keys.on_key(lambda key: pressed(player, key, self.order))
+        self.keys.observe(lambda change: self.order(player.ask, partial(self.dark, change["new"])), "dark")
+        self.keys.observe(lambda change: self.calm(change["new"]), "still")
+
     def calm(self, on):
         "Less motion is wanted, or not"
         self.rate = 2. if on else 10.
+
+    def live(self):
+        "The page for a display, as {MIME type: data}; nothing once it is closed"
+        return self.widget._repr_mimebundle_() if self.widget.comm else {}
 
     def picture(self):
         "What is on the screen as a bundle {MIME type: data}"

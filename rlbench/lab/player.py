@@ -143,6 +143,7 @@ class Driven(Owner):
 
     def ask(self, message, looks=False):
         "Leave a function without arguments for the owner -> future of its result"
+        if self.serving: self.screen.hear()
         future = self.mail.put(message, looks)
         self.driving.asked(self)
         return future

@@ -57,6 +57,11 @@ class Card(Frame):
     drawn = -1          # the owner's count of events then
     drawn_at = 0.       # perf_counter seconds
 
+    def begin(self, trainer):
+        "Another run of the same kind from now on"
+        self.view.begin(trainer)
+        self.drawn = -1
+
     def draw(self, trainer, moving, count):
         "Show the present; True if that went well"
         try:

@@ -82,6 +82,9 @@ class UpdateView(View):
     def fits(cls, trainer, who):
         return who in trainer.learners
 
+    def begin(self, trainer):
+        "Nothing is remembered"
+
     def draw(self, trainer, moving):
         learner = trainer.learners[self.who]
         last = learner.last
@@ -139,6 +142,9 @@ class GradientView(View):
         if learner is None or not learner.groups: return False
         trained = [name for name, one in learner.nets.named_parameters() if one.requires_grad]
         return len({layer_of(name) for name in trained}) > 1
+
+    def begin(self, trainer):
+        self.high = 0.
 
     def draw(self, trainer, moving):
         learner = trainer.learners[self.who]
@@ -236,15 +242,18 @@ class TargetsView(View):
         self.table = styled(TransitionTable(orders=orders, order="drawn", label="targets"), "rl-targets-table")
         self.table.on_ask(lambda: self.ask(self.fill))
         self.table.on_open(self.wanted)
-        self.last = None    # the step that is shown, and its terms
-        self.terms = None
         self.widget = self.table
-        self.fill(trainer)
+        self.begin(trainer)
 
     @classmethod
     def fits(cls, trainer, who):
         if who not in trainer.learners: return False
         return type(trainer.learners[who].algo).td_error is not Algorithm.td_error
+
+    def begin(self, trainer):
+        self.last = self.terms = None       # the step that is shown, and its terms
+        self.table.close_row()
+        self.fill(trainer)
 
     def fill(self, trainer):
         "Answer the table's request for a page"

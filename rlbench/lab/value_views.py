@@ -101,6 +101,12 @@ class Truth:
         except ValueError as problem:
             return Solution(None, None, str(problem), policy)
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #0d5625fe
+def surveyed(trainer, who):
+    "Where the states of a behaviour's world lie, and what is known of them: (Layout, Truth)"
+    model = model_of(trainer.env.single)
+    return layout_of(trainer.env, trainer.env.behaviours[who], model), Truth(model)
+
 # %% ../../nbs/8_lab/821_value_views.ipynb #07623a4a
 @dataclass(frozen=True)
 class Judgement:
@@ -165,6 +171,13 @@ def error_frame(layout, judged):
     far = float(np.nanmax(np.abs(layout.without_closed(error)), initial=1e-9))
     return dict(values=error, at=judged.at, limits=(-far, far), palette="error")
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #2f5090c2
+def truth_frame(layout, judged, what): # value, error or q
+    "Arguments for a StateGrid that shows the truth"
+    if what == "error": return error_frame(layout, judged)
+    q = judged.truth.Q if what == "q" else None
+    return dict(values=judged.truth.V, q=q, best=judged.truth.best, at=judged.at, limits=judged.limits)
+
 # %% ../../nbs/8_lab/821_value_views.ipynb #25c6f1cc
 def offered(options, with_q, whose=""):
     "Pairs (words, key) of what can be shown; what needs values of actions only where there are some"
@@ -198,12 +211,10 @@ class GridValues(View):
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
-        model = model_of(trainer.env.single)
-        self.layout = layout_of(trainer.env, trainer.env.behaviours[who], model)
-        self.truth = Truth(model)
+        self.layout, self.truth = surveyed(trainer, who)
         self.judged = None
         has_q = answers(trainer.actors[who], "values", np.arange(1)).ndim == 2
-        sides = dict(learned=self.left) if model is None else dict(learned=self.left, truth=self.right)
+        sides = dict(learned=self.left) if self.truth.model is None else dict(learned=self.left, truth=self.right)
         self.grids = [styled(StateGrid(self.layout, f"{name} values"), f"rl-grid-{name}") for name in sides]
         self.with_q = has_q and self.layout.spatial
         self.menus = [menu(options, self.with_q, name) for name, options in sides.items()]
@@ -219,6 +230,11 @@ class GridValues(View):
         if not countable(trainer.env.behaviours[who]): return False
         return answers(trainer.actors[who], "values", np.arange(1)) is not None
 
+    def begin(self, trainer):
+        self.layout, self.truth = surveyed(trainer, self.who)
+        self.judged = None
+        for grid in self.grids: grid.lay(self.layout)
+
     def changed(self, change):
         "A click or a choice: the same state in both grids, and a new picture"
         if change["name"] == "selected":
@@ -233,15 +249,9 @@ class GridValues(View):
         for pick in self.menus[1:]:
             rename(pick, offered(self.right, self.with_q, now.truth.word))
         if now.truth.V is not None:
-            self.grids[1].show(**self.truth_frame(now))
+            self.grids[1].show(**truth_frame(self.layout, now, self.menus[1].value))
         selected = self.grids[0].selected
         self.said = state_text(self.layout, now, selected if selected >= 0 else now.at)
-
-    def truth_frame(self, now):
-        "Arguments for the right grid, as its menu says"
-        if self.menus[1].value == "error": return error_frame(self.layout, now)
-        q = now.truth.Q if self.menus[1].value == "q" else None
-        return dict(values=now.truth.V, q=q, best=now.truth.best, at=now.at, limits=now.limits)
 
     def tile(self):
         return self.judged and both_grids(self.layout, self.judged, self.theme)
@@ -274,6 +284,12 @@ def newest_obs(memory, most):
     "About `most` of the observations that were stored last, (n, ...); None where there are none"
     steps = min(int(memory.sizes.min()), max(1, most // memory.num_envs))
     return memory.gather(memory.newest(steps)).obs if steps else None
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #f0006374
+def with_stored(here, learner, most): # (1, ...) an observation; of a behaviour that learns, or None
+    "Observations (n, ...) that a picture must hold: where the agent is, and what it has stored"
+    stored = None if learner is None else newest_obs(learner.memory, most)
+    return here if stored is None else np.concatenate([here, stored])
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #5f4acf88
 class PlaneOfStates:
@@ -354,6 +370,10 @@ class ValueSurface(View):
         vector = isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.shape[0] >= 2
         return vector and answers(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
 
+    def begin(self, trainer):
+        self.plane.limits = [None, None]
+        self.picture.range = None
+
     def changed(self, change):
         "Other dimensions: new axes, and a new picture"
         def look(trainer):
@@ -361,16 +381,10 @@ class ValueSurface(View):
             self.draw(trainer, moving=False)
         self.ask(look)
 
-    def known(self, trainer, here):
-        "Observations that the plane must hold: where the agent is, and what it has stored"
-        learner = trainer.learners.get(self.who)
-        stored = None if learner is None else newest_obs(learner.memory, self.stored)
-        return here if stored is None else np.concatenate([here, stored])
-
     def draw(self, trainer, moving):
         axes = self.plane.axes
         here = trainer.obs[self.who][:1]
-        known = self.known(trainer, here)
+        known = with_stored(here, trainer.learners.get(self.who), self.stored)
         limits = self.plane.cover(known)
         across, up = self.plane.cells
         rows = np.concatenate([here, plane_through(here[0], axes, limits, (across, up))])
@@ -399,11 +413,14 @@ class ValueTrace(View):
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
         self.picture = Picture()
-        self.limits = None, None
         self.ax = self.picture.axes(xlabel="step of the episode", ylabel="value")
         [line] = self.ax.plot([], [], color=BLUE, linewidth=1.6)
         self.line = self.picture.add(line, self.ax)
-        self.seen = [trainer.obs[who][0]]
+        self.begin(trainer)
+
+    def begin(self, trainer):
+        self.limits = None, None
+        self.seen = [trainer.obs[self.who][0]]
         self.start = 0   # step of the episode at which the first that is remembered was seen
 
     @classmethod

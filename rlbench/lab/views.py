@@ -41,6 +41,7 @@ class View:
     shared = False  # True: shows what is the same for all behaviours, so one is enough
     said = ""       # what is shown, in words
     note = None     # method (trainer, event) of views that remember
+    begin = None    # method (trainer) of views that can go on with another run of the same kind
 
     def __init__(self, trainer, who):
         without_display()
@@ -126,6 +127,9 @@ class EnvFrame(View):
         try: return trainer.env.render() is not None
         except Exception: return True          # `draw` says what is wrong
 
+    def begin(self, trainer):
+        "Nothing is remembered"
+
     def draw(self, trainer, moving):
         try: frame = trainer.env.render()
         except Exception as problem:
@@ -167,6 +171,9 @@ class ActionBars(View):
         q = answers(actor, "values", here)
         has_q = q is not None and q.ndim == 2
         return probs if probs is None else probs[0], q[0] if has_q else None
+
+    def begin(self, trainer):
+        self.limits = None
 
     def draw(self, trainer, moving):
         probs, q = self.judged(trainer, self.who)
@@ -229,7 +236,6 @@ class LearningCurve(View):
     name = "curve"
     title = "Learning curve"
     help = "one dot for each episode, the line is the mean of the last 100"
-    said = "no episode has ended yet"
     full = 1000  # points, then every second one is dropped
 
     def __init__(self, trainer, who):
@@ -237,13 +243,20 @@ class LearningCurve(View):
         self.picture = Picture()
         self.ax = self.picture.axes(xlabel="environment steps", ylabel="return of the episode")
         self.ax.xaxis.set_major_formatter(EngFormatter(sep=""))     # 300k, where 300000 has no room
-        self.ax.set_xlim(0, 100)
         [dots] = self.ax.plot([], [], ".", color=BLUE, alpha=.6, markersize=4)
         [line] = self.ax.plot([], [], color=ORANGE, linewidth=1.8)
         self.dots = self.picture.add(dots, self.ax)
         self.line = self.picture.add(line, self.ax)
-        self.points = earlier_returns(trainer, who)
+        self.begin(trainer)
+
+    def begin(self, trainer):
+        self.points = earlier_returns(trainer, self.who)
         self.limits = None, None
+        if self.points: return
+        self.said = "no episode has ended yet"
+        self.picture.limits(self.ax, (0, 100), (0, 1))
+        self.dots.set_data([], [])
+        self.line.set_data([], [])
 
     def note(self, trainer, event):
         if not event.ended: return      # a mean after every event is dear
