@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from rlbench.algos.algorithm import algorithms
 from rlbench.buffers.datasets import save_ring
@@ -17,6 +18,7 @@ from rlbench.lab.owner import Closed
 from rlbench.lab.player import Player
 from rlbench.lab.value_views import GridValues, Truth, judged_states, layout_of
 from rlbench.lab.views import View
+from rlbench.training.rule import BrokenOff
 from rlbench.training.trainer import Trainer
 from tests.cases import CASES
 from tests.test_player import SMALL, eventually
@@ -199,7 +201,7 @@ WORDS = [
     (runs_outside, "the place changed past the workbench"),
     (goes_back, "was not recorded"),
     (is_called, "<lambda> was called on the trainer"),
-    (acts, "a hand chose action 1")]
+    (acts, "a hand chose action 1 (push right)")]
 
 
 @pytest.mark.parametrize("order, words", WORDS)
@@ -211,6 +213,51 @@ def test_what_the_snippet_cannot_repeat_it_says(bench, order, words):           
     wb.step("step", 2)
     assert words in wb.snippet()
     compile(wb.snippet(), "snippet", "exec")
+
+
+def saves_over(wb, folder):
+    wb.save(folder / "run.rlb").load(folder / "run.rlb").step("step", 4).save(folder / "run.rlb")
+
+
+def moves_the_file(wb, folder):
+    wb.save(folder / "run.rlb").load(folder / "run.rlb")
+    (folder / "run.rlb").rename(folder / "other.rlb")
+
+
+@pytest.mark.parametrize("order", [saves_over, moves_the_file])
+def test_a_file_that_is_not_what_was_loaded_is_told(bench, tmp_path, order):            # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    order(wb.step("step", 25), tmp_path)
+    twin = wb.fork()
+    for one in (wb, wb.set(gamma=.5), twin):
+        assert one.snippet().count("run.rlb was written or moved since: to load it leads elsewhere") == 1
+    twin.close()
+    assert "#" not in wb.save(tmp_path / "new.rlb").load(tmp_path / "new.rlb").snippet()
+
+
+@pytest.mark.parametrize("name, what", [("CartPole-v1", "dqn"), ("FrozenLake-v1", "value_iteration")])
+def test_the_snippet_of_a_place_before_the_first_step(bench, name, what):               # noqa: F811
+    wb = bench(name, what, views=["curve"], seed=0)
+    wb.step("event").reset().switch(collecting=False, learning=False)
+    wb.rewind(wb.snapshot())
+    assert same(repeated(wb).state()["learning"], False) and not repeated(wb).collecting
+    wb = bench("FrozenLake-v1", "value_iteration", views=["curve"], seed=0).step("event")
+    wb.rewind(wb.snapshot())
+    assert "stands before some updates that are owed" in wb.snippet()
+
+
+def test_the_snippet_is_code_whatever_was_set(bench):                                   # noqa: F811
+    from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
+    wb = bench(algo="dqn", views=["curve"], **REPLAY, num_envs=1)
+    wb.set(max_grad_norm=float("inf"), gamma=np.float64(.5)).step("step", 3)
+    assert same(told(repeated(wb)), told(wb.trainer))
+    desc = dict(desc=np.array([list("SFG")]))
+    lake = bench("FrozenLake-v1", "qlearning", views=["curve"], seed=0, env_settings=desc).step("step", 3)
+    made = bench(lambda: FrozenLakeEnv(), "qlearning", views=["curve"], seed=0).step("step", 3)
+    for wb, scope in [(lake, dict(env_settings=desc)), (made, dict(env=FrozenLakeEnv))]:
+        assert f"# {next(iter(scope))}: comes from outside, define it before" in wb.snippet()
+        exec(wb.snippet(), scope)
+        assert same(told(scope["trainer"])["learners"], told(wb.trainer)["learners"])
 
 
 def test_a_refused_change_leaves_no_line(bench):                                        # noqa: F811
@@ -386,6 +433,74 @@ def test_an_update_of_a_settled_planner_is_refused(bench):                      
     assert wb.trainer.steps == 1 and not complaint(wb)
 
 
+def test_a_settled_planner_does_not_say_that_nothing_is_left(bench):                   # noqa: F811
+    wb = bench("FrozenLake-v1", "value_iteration", views=["curve"], seed=0, theta=1e-3)
+    wb.step("update", 10_000)
+    assert "Nothing left to learn. Last: " in status(wb) and "Next: environment step; no updates" in status(wb)
+    wb.switch(collecting=False).play()
+    wb.player.tick()
+    assert "Nothing left to do. Last: " in status(wb) and "Next: nothing" in status(wb)
+    wb.reset().switch(collecting=False, learning=False).play()
+    wb.player.tick()
+    wb.switch(collecting=True)
+    assert "Paused. Last: nothing yet. Next: environment step" in status(wb)
+
+
+class Dying(CartPoleEnv):
+    "Its motor fails"
+    alive = True
+
+    def step(self, action):
+        if not self.alive: raise RuntimeError("the motor is dead")
+        return super().step(action)
+
+
+BROKEN_OFF = "an event has begun and did not come to its end"
+
+
+@pytest.mark.parametrize("driver", ["sync", "thread"])
+def test_each_button_says_why_not_where_the_environment_died(bench, tmp_path, monkeypatch, driver):     # noqa: F811
+    wb = bench(Dying, "dqn", driver=driver, views=["curve"], **REPLAY)
+    wb.step("step", 3).save(tmp_path / "run.rlb")
+    monkeypatch.setattr(Dying, "alive", False)
+    wb.player.play()
+    wb.player.tick(.1)
+    eventually(lambda: wb.player.state == "failed" and "the motor is dead" in complaint(wb))
+    for name in ("play", "step-event", "step-update", "learn"):
+        part(wb, name).click()
+        eventually(lambda: complaint(wb).startswith(f"<b>{BROKEN_OFF}"))
+        assert "Traceback" in complaint(wb) and "Failed: RuntimeError: the motor is dead" in status(wb)
+        part(wb, "pause").click()
+        eventually(lambda: complaint(wb).startswith("<b>Failed: RuntimeError: the motor is dead"))
+    with pytest.raises(BrokenOff):
+        wb.play()
+    part(wb, "path").value = str(tmp_path / "other.rlb")
+    part(wb, "save").click()
+    eventually(lambda: BROKEN_OFF in part(wb, "file-said").value)
+    monkeypatch.setattr(Dying, "alive", True)
+    part(wb, "path").value = str(tmp_path / "run.rlb")
+    part(wb, "load").click()
+    eventually(lambda: "loaded" in part(wb, "file-said").value)
+    wb.wait(20)
+    assert not complaint(wb) and wb.player.state == "idle"
+    wb.step("step")
+
+
+def test_two_pages_of_one_trainer_take_turns(bench):                                     # noqa: F811
+    trainer = Trainer("CartPole-v1", "dqn", **REPLAY)
+    one, two = [bench(trainer, views=["curve"]) for _ in range(2)]
+    one.play()
+    for name in ("play", "step-step", "reset"):
+        part(two, name).click()
+        assert "another workbench moves this trainer: pause that one first" in complaint(two)
+        assert two.trainer is trainer and not two.player.goals
+    with pytest.raises(ValueError, match="another workbench moves"):
+        two.set(gamma=.5)
+    one.pause()
+    part(two, "step-step").click()
+    assert not complaint(two) and "steps <b>1</b>" in status(two)
+
+
 def test_a_closed_page_says_so_to_a_key(bench):                                         # noqa: F811
     wb = bench(views=["curve"], **SMALL)
     wb.close()
@@ -445,6 +560,15 @@ def test_every_key_of_the_page_has_its_button(bench):                           
     names = re.findall(r'"(\w+)"', keys)
     assert {"event", "step", "update", "episode", "iteration", "reset", "play"} == set(names)
     assert all(f"</kbd> {name}" in wb.page.keys._esm for name in names)
+
+
+def test_the_words_say_how_fast_it_may_go(bench):                                       # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    for at, words in ((0, "at most 1 event a second"), (2, "at most 5 events a second")):
+        as_page(part(wb, "speed"), index=at)
+        assert words in status(wb)
+    as_page(part(wb, "speed"), index=6)
+    assert "at most" not in status(wb) and wb.player.pace is None
 
 
 def test_a_reset_clears_the_traceback(bench):                                           # noqa: F811

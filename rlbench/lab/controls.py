@@ -44,13 +44,20 @@ def next_words(trainer):
     return trainer.next_text
 
 # %% ../../nbs/8_lab/851_controls.ipynb #ae49ef11
+def state_words(owner, coming): # what comes next, in words
+    "Whether a run moves, in a word or two"
+    if owner.state != "done" or coming.startswith("nothing"):
+        return STATES.get(owner.state, owner.state.capitalize())
+    return "Nothing left to learn" if owner.trainer.settled else "Paused"
+
+# %% ../../nbs/8_lab/851_controls.ipynb #80d60ea4
 def summary(owner):
     "Where a run stands, in words"
     if owner.state == "failed":
         return f"Failed: {type(owner.problem).__name__}: {owner.problem}"
-    state = STATES.get(owner.state, owner.state.capitalize())
+    coming = next_words(owner.trainer)
     happened = owner.event.text if owner.event else "nothing yet"
-    return f"{state}. Last: {happened}. Next: {next_words(owner.trainer)}."
+    return f"{state_words(owner, coming)}. Last: {happened}. Next: {coming}."
 
 # %% ../../nbs/8_lab/851_controls.ipynb #8405da45
 class Speedometer:
@@ -82,6 +89,8 @@ def status_html(owner, who, speed):
     words = html.escape(summary(owner))
     counts = [f"{name} <b>{count}</b>" for name, count in counters(owner.trainer, who)]
     if speed: counts.append(f"<b>{speed:,.0f}</b> steps a second")
+    if owner.pace:
+        counts.append(f"at most {owner.pace:g} event{'s' * (owner.pace != 1)} a second")
     line = " · ".join(counts)
     return f"<div role='status' data-state='{owner.state}'>{words}</div><div class='rl-counts'>{line}</div>"
 

@@ -144,6 +144,7 @@ def caption_html(words, kind="caption"):
     "Small words, or the words of a problem"
     return f"<span class='rl-{kind}'>{html.escape(words)}</span>"
 
+# %% ../../nbs/8_lab/852_fields.ipynb #48130c40
 def outcome_html(asked, done):
     "How something went that was asked for: what was done, or the problem"
     problem = asked.exception()

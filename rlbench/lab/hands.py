@@ -6,15 +6,13 @@
 __all__ = ['Waiting', 'Going', 'Changing', 'Keeping', 'Hands']
 
 # %% ../../nbs/8_lab/854_hands.ipynb #5744fd27
-from functools import partial
-
 import gymnasium as gym
 import numpy as np
 
 from ..core.settings import fits
 from ..core.words import unknown
 from ..envs.actions import action_names
-from .inspect import is_held
+from .inspect import action_words, is_held
 from .journal import recorded
 from .owner import Goal, check_possible
 from .player import set_out_for
@@ -62,8 +60,10 @@ class Going(Waiting):
         return self.arrived(self.player.learn(n, who))
 
     def play(self):
-        "Go on until paused; returns at once"
-        self.player.play()
+        "Go on until paused; returns as soon as it is known whether it goes"
+        going = self.player.play()
+        self.waited(self.player.look(lambda trainer: None))
+        if going.done(): going.result()     # a refusal is raised
         return self
 
     def wait(self, seconds=None):
@@ -142,6 +142,14 @@ def act_by_hand(player, who, act):
     finally:
         trainer.actors[who] = actor
 
+# %% ../../nbs/8_lab/854_hands.ipynb #88e18e5d
+def hand_text(trainer, who, act):
+    "An action that was chosen by hand, in words for the journal"
+    who = behaviour_of(trainer, who)
+    chosen = check_hand(trainer, who, act)[0]
+    words = action_words(trainer.env, trainer.env.behaviours[who].action_space, chosen)
+    return f"# here a hand chose action {words} in the first environment: no line repeats that"
+
 # %% ../../nbs/8_lab/854_hands.ipynb #81873382
 def entry_for(memory, row, name, value):
     "A value as a column of one row holds it; ValueError where it does not fit"
@@ -162,6 +170,7 @@ def edit_row(memory, row, changes):
     for name, entry in entries.items():
         memory.places[name][row] = entry
 
+# %% ../../nbs/8_lab/854_hands.ipynb #45acd2fe
 def edit_lines(who, row, changes):
     "The same, as lines of code"
     place = f"trainer.learners[{who!r}].memory.places"
@@ -233,8 +242,9 @@ class Hands(Keeping):
 
     def act(self, act, who=None):
         "One environment step in which the first environment takes this action"
-        words = f"# here a hand chose action {act} in the first environment: no line repeats that"
-        order = partial(recorded, self.player, lambda trainer: act_by_hand(self.player, who, act), words)
+        def order():
+            words = hand_text(self.trainer, who, act)
+            recorded(self.player, lambda trainer: act_by_hand(self.player, who, act), words)
         return self.arrived(self.player.ask(order))
 
     def evaluate(self, **how):

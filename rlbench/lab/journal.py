@@ -6,8 +6,14 @@
 __all__ = ['Journal', 'recorded', 'snippet']
 
 # %% ../../nbs/8_lab/840_journal.ipynb #0f67952b
+import ast
+import math
+
+import numpy as np
+
 from ..algos.algorithm import REGISTRY
 from ..core.settings import plain
+from ..core.words import path_of
 from .owner import place_of
 from ..training.actor import Actor
 from ..training.setup import SWITCHES
@@ -31,19 +37,39 @@ def cast_text(trainer):
     if len(texts) == 1: return next(iter(texts.values()))
     return "{" + ", ".join(f"{who!r}: {text}" for who, text in texts.items()) + "}"
 
+# %% ../../nbs/8_lab/840_journal.ipynb #67deb572
+def value_text(value):
+    "A setting as code; what is not finite has no name of its own"
+    if isinstance(value, np.generic): value = value.item()
+    endless = isinstance(value, float) and not math.isfinite(value)
+    return f"float('{value}')" if endless else repr(plain(value))
+
 # %% ../../nbs/8_lab/840_journal.ipynb #50ed99f7
 def keyword_text(settings):
     "Settings as keywords of a call; names with a dot in a dictionary behind them"
-    texts = [f"{name}={plain(value)!r}" for name, value in settings.items() if "." not in name]
-    dotted = {name: plain(value) for name, value in settings.items() if "." in name}
-    if dotted: texts.append(f"**{dotted!r}")
+    texts = [f"{name}={value_text(value)}" for name, value in settings.items() if "." not in name]
+    dotted = [f"{name!r}: {value_text(value)}" for name, value in settings.items() if "." in name]
+    if dotted: texts.append("**{" + ", ".join(dotted) + "}")
     return ", ".join(texts)
 
 # %% ../../nbs/8_lab/840_journal.ipynb #60ed6b3b
 def source_text(trainer):
     "What makes the environment, as code"
     if isinstance(trainer.source, str): return repr(trainer.source)
-    return getattr(trainer.source, "__name__", "env")
+    name = getattr(trainer.source, "__name__", "env")
+    return name if name.isidentifier() else "env"       # a lambda has no name
+
+# %% ../../nbs/8_lab/840_journal.ipynb #71e63136
+def is_literal(value):
+    "Whether the text of a value is code that makes it again"
+    try: return bool(ast.literal_eval(repr(value)) == value)
+    except (SyntaxError, ValueError):
+        return False
+
+# %% ../../nbs/8_lab/840_journal.ipynb #527654cd
+def outside_text(name):
+    "That something has to be defined before, in words"
+    return f"# {name}: comes from outside, define it before"
 
 # %% ../../nbs/8_lab/840_journal.ipynb #4a38097d
 def from_outside(trainer):
@@ -53,6 +79,8 @@ def from_outside(trainer):
         text = player_text(trainer, who)
         if text.startswith("'"): continue
         names.append(text.removesuffix("()"))
+    if not is_literal(trainer.env_settings):
+        names.append("env_settings")
     if any(learner.given for learner in trainer.learners.values()):
         names.append("memory")
     return names
@@ -61,9 +89,11 @@ def from_outside(trainer):
 def call_text(trainer):
     "The call that makes a trainer with these settings"
     settings = dict(seed=trainer.settings.seed, num_envs=trainer.env.num_envs) | trainer.config.diff()
-    if trainer.env_settings: settings["env_settings"] = trainer.env_settings
-    memory = ", memory=memory" if "memory" in from_outside(trainer) else ""
-    return f"rlbench.Trainer({source_text(trainer)}, {cast_text(trainer)}, {keyword_text(settings)}{memory})"
+    if trainer.env_settings and is_literal(trainer.env_settings):
+        settings["env_settings"] = trainer.env_settings
+    given = [name for name in from_outside(trainer) if name in ("env_settings", "memory")]
+    more = "".join(f", {name}={name}" for name in given)
+    return f"rlbench.Trainer({source_text(trainer)}, {cast_text(trainer)}, {keyword_text(settings)}{more})"
 
 # %% ../../nbs/8_lab/840_journal.ipynb #d3e559cc
 def distance_text(trainer):
@@ -74,13 +104,13 @@ def distance_text(trainer):
 # %% ../../nbs/8_lab/840_journal.ipynb #37880def
 def beginning(trainer):
     "Lines that make a trainer, and lead to where it is as well as one can tell from itself"
-    lines = [f"# {name}: comes from outside, define it before" for name in from_outside(trainer)]
+    lines = [outside_text(name) for name in from_outside(trainer)]
     lines.append(f"trainer = {call_text(trainer)}")
     far = distance_text(trainer)
-    if not far: return lines
-    lines += ["# what led here was not recorded; the next line repeats it if nothing was changed on the way", far]
-    if trainer.owed:
-        lines.append("# which finishes what is owed: the run that is shown stands before that")
+    if far:
+        lines += ["# what led here was not recorded; the next line repeats it if nothing was changed on the way", far]
+    if any(learner.todo or far and learner.ready for learner in trainer.learners.values()):
+        lines.append("# the run that is shown stands before some updates that are owed: no line leads there")
     for name in SWITCHES:
         if getattr(trainer, name): continue
         lines.append(f"trainer.{name} = False")
@@ -98,11 +128,22 @@ def strangers(now, known, strayed):
     words = [word for word in now if now[word] != known[word]]
     return " and ".join([*words, "the place"] if strayed else words)
 
+# %% ../../nbs/8_lab/840_journal.ipynb #e82ac956
+def stamp_of(file): # a path, or None
+    "What changes when a file is written again; None where there is none"
+    try: found = file and path_of(file).stat()
+    except OSError: return None
+    return found and (found.st_ino, found.st_mtime_ns, found.st_size)
+
 # %% ../../nbs/8_lab/840_journal.ipynb #913b05f2
 class Journal:
     "What was done to a run since it began, as lines of code"
-    def __init__(self, trainer, lines=None): # lines: that lead to where the trainer is; None: as it tells itself
+    def __init__(self, trainer,
+                 lines=None,    # that lead to where the trainer is; None: as it tells itself
+                 file=None):    # that they load
         self.lines = beginning(trainer) if lines is None else lines
+        self.file = file
+        self.stamp = stamp_of(file)
         self.told = 0                        # events that the lines lead through
         self.known = as_it_stands(trainer)
 
@@ -112,11 +153,16 @@ class Journal:
         since = owner.count - self.told
         lines = [*self.lines, f"trainer.until('event', {since})"] if since else [*self.lines]
         strange = strangers(now, self.known, owner.strayed or owner.place != place_of(owner.trainer))
-        return [*lines, f"# {strange} changed past the workbench: no line repeats that"] if strange else lines
+        if strange:
+            lines.append(f"# {strange} changed past the workbench: no line repeats that")
+        if stamp_of(self.file) != self.stamp:
+            lines.append(f"# {self.file} was written or moved since: to load it leads elsewhere")
+        return lines
 
     def write(self, owner, lines):
         "Something was done, and this is all that leads there"
         self.lines = lines
+        self.stamp = stamp_of(self.file)
         self.told = owner.count
         self.known = as_it_stands(owner.trainer)
 

@@ -129,7 +129,8 @@ NEEDS = dict(update="learning", iteration="learning", step="collecting", episode
 
 # %% ../../nbs/8_lab/84_owner.ipynb #b7105a71
 def check_possible(what, trainer):
-    "Refuse a unit that a trainer will never complete: switched off, or nothing left to learn"
+    "Refuse a unit that a trainer will never complete: broken off, switched off, or nothing left to learn"
+    if trainer.begun: raise trainer.broken_off
     switch = NEEDS.get(what) if isinstance(what, str) else None
     if switch and not getattr(trainer, switch):
         raise ValueError(f"no {what} will come while {switch} is switched off")

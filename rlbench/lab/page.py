@@ -120,6 +120,7 @@ class Choice:
 class Complaint:
     "A title and a traceback in red, or nothing"
     passing = False     # it goes when something moves again
+    trace = ""
 
     def __init__(self):
         self.widget = styled(widgets.HTML("", layout=dict(display="none")), "rl-error")
@@ -130,11 +131,13 @@ class Complaint:
     def say(self, title, trace="", passing=False):
         "Show an error"
         self.passing = passing
+        self.trace = trace
         self.widget.value = f"<b>{html.escape(title)}</b><pre>{html.escape(trace)}</pre>"
         self.widget.layout.display = ""
 
     def clear(self):
         "Nothing is wrong"
+        self.trace = ""
         self.widget.value = ""
         self.widget.layout.display = "none"
 
@@ -186,6 +189,11 @@ def cards_for(kinds, trainer, who,
     for card in known.values(): card.begin(trainer)
     return [known.get(kind) or Card(kind(trainer, who)) for kind in kinds]
 
+# %% ../../nbs/8_lab/853_page.ipynb #6ca17336
+def accuse(complaint, owner):
+    "Say what has stopped a run; it goes when something moves again"
+    complaint.say(summary(owner), owner.error, passing=True)
+
 # %% ../../nbs/8_lab/853_page.ipynb #6f801f33
 class Orders(Screen):
     "A screen on which orders are given, and refusals are said in words"
@@ -199,17 +207,17 @@ class Orders(Screen):
 
     def order(self, verb, *args, **named):
         "Ask something of the player; a refusal is said in words, until something else is asked"
-        if self.complaint.passing and not self.player.error:
-            self.complaint.clear()
+        if self.complaint.passing: self.complaint.clear()
+        if self.player.error: accuse(self.complaint, self.player)
         try: verb(*args, **named).add_done_callback(self.answered)
         except (Closed, ValueError) as problem:
             self.complain(str(problem), passing=True)
 
     def answered(self, asked):
-        "Say why not, where an order was refused"
+        "Say why not, where an order was refused; what had stopped the run before stays below"
         problem = asked.exception()
         if problem and not isinstance(problem, Closed):
-            self.complain(str(problem), passing=True)
+            self.complain(str(problem), self.player.error, passing=True)
 
 # %% ../../nbs/8_lab/853_page.ipynb #7f44cdeb
 class Furniture(Orders):
@@ -253,7 +261,9 @@ class Furniture(Orders):
         for panel in self.settings: panel.follow()
         begins = owner.state == "playing" and not self.moved
         self.moved = owner.state == "playing"
-        if owner.error: self.complain(summary(owner), owner.error, passing=True)
+        if owner.error:
+            if owner.error != self.complaint.trace:
+                accuse(self.complaint, owner)
         elif begins and self.complaint.passing: self.complaint.clear()
         self.status.show(owner, moving, self.choice.who)
         self.heard.value = ""

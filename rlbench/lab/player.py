@@ -14,7 +14,7 @@ from time import perf_counter
 
 from ..core.settings import fits
 from ..core.words import unknown
-from .journal import Journal, keyword_text, recorded, source_text
+from .journal import Journal, keyword_text, outside_text, recorded, source_text
 from .owner import Goal, Owner, break_promises, check_possible, say_so
 from ..training.trainer import load, torch_threads
 
@@ -182,9 +182,17 @@ class Driven(Owner):
         self.own(None)
         self.state = "closed"
 
+# %% ../../nbs/8_lab/841_player.ipynb #0c62f4fe
+def check_alone(player):
+    "Refuse to touch a trainer that somebody else moves at this moment"
+    for other in list(_open):
+        if other is not player and other.trainer is player.trainer and other.goals:
+            raise ValueError("another workbench moves this trainer: pause that one first, or take trainer.fork()")
+
 # %% ../../nbs/8_lab/841_player.ipynb #c8a10021
 def set_out_for(player, goal):
     "Head for a goal from now on, if it can ever come"
+    check_alone(player)
     check_possible(goal.what, player.trainer)
     player.set_out(goal)
     player.pacing.begin()
@@ -251,13 +259,16 @@ def made_aloud(player, make):
     finally: player.state = state
 
 # %% ../../nbs/8_lab/841_player.ipynb #c8a1002f
-def exchange(player, make, lines=None):
-    "Go on with another trainer, at rest: `make(trainer)` says which, and lines of code lead there"
+def exchange(player, make,
+             lines=None,    # of code that lead there
+             file=None):    # that they load
+    "Go on with another trainer, at rest: `make(trainer)` says which"
+    check_alone(player)
     before = player.trainer
     trainer = made_aloud(player, make)
     player.stop("idle")
     player.adopt(trainer)
-    player.journal = Journal(trainer, lines)
+    player.journal = Journal(trainer, lines, file)
     player.screen.take(trainer)
     if trainer is not before: player.own(trainer)
 
@@ -267,10 +278,12 @@ def load_like(old, path):
     return load(path, env=None if isinstance(old.source, str) else old.source)
 
 # %% ../../nbs/8_lab/841_player.ipynb #80863d1f
-def load_text(old, path):
-    "Loading a file, as code"
-    env = "" if isinstance(old.source, str) else f", env={source_text(old)}"
-    return f"trainer = rlbench.load({str(path)!r}{env})"
+def load_lines(old, path):
+    "Loading a file, as lines of code"
+    if isinstance(old.source, str):
+        return [f"trainer = rlbench.load({str(path)!r})"]
+    env = source_text(old)
+    return [outside_text(env), f"trainer = rlbench.load({str(path)!r}, env={env})"]
 
 # %% ../../nbs/8_lab/841_player.ipynb #bab74413
 def flip_lines(collecting, learning):
@@ -287,6 +300,12 @@ def called_text(function):
     return f"# here {name} was called on the trainer: no line repeats what it changed, if it did"
 
 # %% ../../nbs/8_lab/841_player.ipynb #098b1c1a
+def done_alone(player, act, lines):
+    "`act(trainer)` and its lines for the journal, where nobody else moves the trainer"
+    check_alone(player)
+    return recorded(player, act, *lines)
+
+# %% ../../nbs/8_lab/841_player.ipynb #56ae5613
 def learner_of(trainer, who):
     "A learner by its behaviour; None: the only one; ValueError where there is none, or it is not clear which"
     if who is None: return trainer.learner
@@ -300,8 +319,9 @@ def owe_for(player, goal, n, who):
     "Owe n more updates, and head for the last of them, unless the run goes on anyway"
     if not player.trainer.learning:
         raise ValueError("no update will come while learning is switched off")
+    check_possible(None, player.trainer)
     learner = learner_of(player.trainer, who)
-    recorded(player, lambda trainer: learner.owe(n), f"trainer.learners[{learner.name!r}].owe({n})")
+    done_alone(player, lambda trainer: learner.owe(n), [f"trainer.learners[{learner.name!r}].owe({n})"])
     if player.goals and player.goals[-1].endless:
         return goal.future.set_result(True)
     player.set_out(goal)
@@ -317,7 +337,7 @@ class Player(Stepper):
 
     def record(self, act, *lines):
         "`act(trainer)` between two events, and lines of code for the journal"
-        return self.ask(lambda: recorded(self, act, *lines))
+        return self.ask(lambda: done_alone(self, act, lines))
 
     def call(self, function):
         "`function(trainer)` between two events"
@@ -353,9 +373,9 @@ class Player(Stepper):
         check_pace(pace)
         return self.ask(lambda: keep_pace(self, pace))
 
-    def replace(self, make, *lines):
-        "Go on with `make(trainer)` instead, at rest; lines of code that lead there, if there are any"
-        return self.ask(lambda: exchange(self, make, [*lines] or None))
+    def replace(self, make, lines=None, file=None):
+        "Go on with `make(trainer)` instead, at rest; lines of code that lead there, and a file that they load"
+        return self.ask(lambda: exchange(self, make, lines, file))
 
     def save(self, path):
         "Write the run to one file"
@@ -363,7 +383,7 @@ class Player(Stepper):
 
     def load(self, path):
         "Go on with a saved run"
-        return self.replace(lambda old: load_like(old, path), load_text(self.trainer, path))
+        return self.replace(lambda old: load_like(old, path), load_lines(self.trainer, path), path)
 
     def reset(self):
         "Start again: same settings, same seed"

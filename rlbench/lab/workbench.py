@@ -38,7 +38,7 @@ def branched(player, changes):
     "A fork of a player's trainer with some settings changed, and the Journal that tells of both"
     twin = player.trainer.fork(**changes)
     change = [f"trainer.set({keyword_text(changes)})"] if changes else []
-    return twin, Journal(twin, player.journal.look(player) + change)
+    return twin, Journal(twin, player.journal.look(player) + change, player.journal.file)
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #315fc862
 class Workbench(Hands):
