@@ -7,10 +7,15 @@ python benchmarks/workbench.py --env FrozenLake-v1 --algo qlearning
 """
 import argparse
 import json
+import os
+import shutil
 import statistics
 import sys
 import tempfile
+import threading
 import time
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from nbclient import NotebookClient
@@ -66,7 +71,7 @@ def compare(wb, rounds, seconds, progress=print):
 
 
 CELL = """import sys; sys.path.insert(0, {root!r})
-from benchmarks.workbench import compare
+from benchmarks.workbench import answers, compare
 import rlbench
 wb = rlbench.Workbench({env!r}, {algo!r}, seed=0)
 display(wb)"""
@@ -84,6 +89,117 @@ def in_kernel(args):
     return printed(done.cells[1].outputs)
 
 
+# How soon every control is answered, in the kernel's time: the first word on the page about it. A field and a switch of
+# views speak for themselves, and count as answered when the trainer has the value, or the page its cards.
+
+PLAYED = (("CartPole-v1", "ppo"), ("CartPole-v1", "dqn"), ("FrozenLake-v1", "qlearning"), ("Pendulum-v1", "sac"))
+BUTTONS = ("play", "pause", "reset", "step-event", "step-step", "step-update", "step-episode", "step-iteration",
+           "learn", "save", "load")
+CONTROLS = (*BUTTONS, "speed", "collecting", "learning", "a setting", "show-curve")
+
+
+class Stopwatch:
+    "Seconds from a use of a control to the first word about it"
+    def __init__(self, page):
+        self.said = threading.Event()
+        words = [page.status.widget, page.heard, page.complaint.widget, page.files.said]
+        words += [field.problem for panel in page.settings for field in panel.fields]
+        for widget in words:
+            widget.observe(self.hear, "value")
+        page.views.observe(self.hear, "children")
+
+    def hear(self, change):
+        self.said.set()
+
+    def time(self, use, done=lambda: False):
+        self.said.clear()
+        begun = time.perf_counter()
+        use()
+        while not (self.said.is_set() or done()):
+            if time.perf_counter() - begun > 10: break
+            time.sleep(.0002)
+        return time.perf_counter() - begun
+
+
+def use_of(wb, name, turn):
+    "(function that uses a control as the page would, function that tells whether it has come about)"
+    from rlbench.lab.components import as_page
+    from tests.test_workbench import part
+
+    if name == "a setting":
+        gamma = round(.9 + turn / 1000, 4)
+        use = partial(as_page, part(wb, "hp-gamma"), value=str(gamma))
+        return use, lambda: wb.trainer.learner.algo.gamma == gamma
+    control = part(wb, name)
+    if name in BUTTONS:
+        return control.click, lambda: False
+    if name == "speed":
+        return partial(as_page, control, index=5 if control.index == 4 else 4), lambda: False
+    value = not control.value
+    return partial(as_page, control, value=value), lambda: getattr(wb.trainer, name, None) is value
+
+
+def brought_to(wb, state, name):
+    "The workbench where a control is to be used: at rest, playing, or just after a reset"
+    from tests.test_workbench import part
+    wb.pause()
+    wb.switch(True, True).speed()
+    if not wb.trainer.steps: wb.step("update", 5)
+    if name == "pause" or state == "playing" and name != "play": wb.play()
+    time.sleep(.4)
+    if state == "after a reset":
+        part(wb, "reset").click()
+        while wb.trainer.steps:
+            time.sleep(.0005)                           # then it is another trainer, and what follows is drawing
+
+
+def answers(wb, states, rounds, progress=print):
+    "Seconds to an answer of every control in every state; run in a kernel, with a page open"
+    from tests.test_workbench import part
+    watch = Stopwatch(wb.page)
+    part(wb, "path").value = str(Path(tempfile.mkdtemp()) / "run.rlb")
+    wb.step("update", 20).save(part(wb, "path").value)
+    for state in states:
+        for turn, name in enumerate(CONTROLS * rounds):
+            brought_to(wb, state, name)
+            took = watch.time(*use_of(wb, name, turn))
+            progress(json.dumps(dict(name=name, state=state, ms=1000 * took)))
+    wb.pause()
+
+
+ANSWERS = "answers(wb, {states}, {rounds})"
+
+
+def all_answers(args):
+    "{column: {control: [ms, …]}}, with the page open in Chromium"
+    found = {}
+    for env, algo in PLAYED:
+        states = ["at rest", "after a reset", "playing"] if algo == "ppo" else ["playing"]
+        with open_lab(env, algo) as lab:
+            rows = lab_output(lab, ANSWERS.format(states=states, rounds=args.answers))
+        for row in rows:
+            column = f"playing {algo}" if row["state"] == "playing" else row["state"]
+            found.setdefault(column, {}).setdefault(row["name"], []).append(row["ms"])
+    return found
+
+
+def answer_table(found, load):
+    "A row for every control: median (worst) ms"
+    lines = [
+        "## How soon a click is answered", "",
+        "Milliseconds from the click's arrival in the kernel to the first word on the page about it (\"One moment …\" "
+        "where it is in the middle of an event or a picture), with the page "
+        f"open in Chromium: median (worst) of {len(found['at rest']['play'])}; goal: below 100. Load of the machine's "
+        f"two cores meanwhile: {load}.", "",
+        "| control | " + " | ".join(found) + " |",
+        "|---" * (len(found) + 1) + "|"]
+    for name in CONTROLS:
+        cells = [f"{statistics.median(took[name]):.0f} ({max(took[name]):.0f})" for took in found.values()]
+        lines.append(f"| {name.replace('step-', 'step by ').replace('show-curve', 'a view, on and off')} | "
+                     + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""])
+
+
 def printed(outputs):
     rows = []
     for out in outputs:
@@ -92,26 +208,38 @@ def printed(outputs):
     return rows
 
 
-def in_browser(args):
-    "With the page open; also how long a click takes to be seen"
+@contextmanager
+def open_lab(env, algo):
+    "JupyterLab in Chromium with a workbench on its page"
     from playwright.sync_api import sync_playwright
     from tests.browser.conftest import FLAGS, Lab, Server
-    import shutil
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         server = Server(Path(folder))
         try:
             server.start()
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), headless=True, args=FLAGS)
-            lab = Lab(server, browser.new_context(viewport=dict(width=1280, height=1600)).new_page())
-            lab.page.set_default_timeout(900_000)
-            lab.open_notebook([CELL.format(root=str(ROOT), env=args.env, algo=args.algo)])
+            context = browser.new_context(viewport=dict(width=1280, height=1600))
+            context.set_default_timeout(900_000)
+            lab = Lab(server, context)
+            lab.open_notebook([CELL.format(root=str(ROOT), env=env, algo=algo)])
             lab.run_all()
             lab.page.locator(".rl-status", has_text="Ready").wait_for()
-            clicks = [click(lab.page) for _ in range(12)]
-            lab.page.evaluate(ADD_CELL, MEASURE.format(rounds=args.rounds, seconds=args.seconds))
-            rows = printed(lab.page.evaluate(LAST_OUTPUTS))
-            lab.close()
+            yield lab
+            lab.leave()
         finally: server.stop()
+
+
+def lab_output(lab, code):
+    "What a new cell printed"
+    lab.page.evaluate(ADD_CELL, code)
+    return printed(lab.page.evaluate(LAST_OUTPUTS))
+
+
+def in_browser(args):
+    "With the page open; also how long a click takes to be seen"
+    with open_lab(args.env, args.algo) as lab:
+        clicks = [click(lab.page) for _ in range(12)]
+        rows = lab_output(lab, MEASURE.format(rounds=args.rounds, seconds=args.seconds))
     return rows, clicks
 
 
@@ -172,11 +300,15 @@ if __name__ == "__main__":
     parser.add_argument("--algo", default="ppo")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--answers", type=int, default=5, help="with --browser: clicks on every control; 0: none")
     parser.add_argument("--browser", action="store_true", help="with the page open, and click to visible change")
     parser.add_argument("--write", action="store_true", help="keep the table in benchmarks/results/workbench.md")
     args = parser.parse_args()
     rows, clicks = in_browser(args) if args.browser else (in_kernel(args), [])
     table = report(rows, clicks, args)
+    if args.browser and args.answers:
+        found = all_answers(args)
+        table += "\n" + answer_table(found, f"{os.getloadavg()[1]:.1f} (5 minutes)")
     print(table)
     if args.write:
         (ROOT / "benchmarks" / "results" / "workbench.md").write_text(table)

@@ -669,6 +669,18 @@ def test_a_click_in_the_middle_of_work_is_heard_at_once(bench):                 
     eventually(lambda: wb.trainer.steps and not wb.page.heard.value)
 
 
+def test_a_click_while_the_picture_is_kept_is_heard_at_once(bench):                     # noqa: F811
+    wb = bench(driver="thread", views=["curve"], **SMALL)
+    begun, go = threading.Event(), threading.Event()
+    wb.page.kept.renew = lambda make: begun.set() or go.wait(20)
+    wb.step("step")
+    assert begun.wait(20) and not wb.page.heard.value
+    part(wb, "step-step").click()
+    assert "One moment" in wb.page.heard.value
+    go.set()
+    eventually(lambda: wb.trainer.steps == 4 and not wb.page.heard.value)
+
+
 FILES = [   # button, path, what is said
     ("save", "", "got an empty path"),
     ("load", "", "got an empty path"),

@@ -395,3 +395,40 @@ def test_terms_add_up_to_their_targets(algo, env):
     terms = target_terms(trainer.learner.last, .9)
     assert np.allclose(terms.paid + np.nan_to_num(terms.discount * terms.follows), terms.target, atol=1e-6)
     assert np.allclose(terms.target - terms.estimate, terms.error)
+
+
+# nothing is cut off
+
+@pytest.mark.parametrize("ret", [-1073.59, -117.053, 21., -1e6, 123456.7])
+def test_the_name_of_an_axis_stays_on_the_picture_beside_numbers_of_any_length(ret):
+    trainer = Trainer("CartPole-v1", "ppo", **SMALL)
+    curve = LearningCurve(trainer, "agent")
+    curve.points = [(200, ret, ret)]
+    curve.draw(trainer, moving=False)
+    assert curve.ax.yaxis.label.get_window_extent().x0 >= 1
+
+
+def test_a_step_of_an_episode_is_never_below_zero():
+    trainer = Trainer("rlbench/Forbidden-v0", "ppo", **SMALL)
+    trace = ValueTrace(trainer, "agent")
+    trace.draw(trainer, moving=False)
+    assert trace.ax.get_xlim()[0] == 0
+
+
+def test_where_no_state_can_be_drawn_no_place_is_kept_for_it():
+    trainer = Trainer("rlbench/Forbidden-v0", "ppo", **SMALL)
+    trainer.until("step", 3)
+    buffer = BufferView(trainer, "agent")
+    buffer.open(trainer, 0)
+    assert {box.layout.display for box in buffer.transition.boxes} == {"none"}
+
+
+def test_an_environment_that_fails_without_words_gets_some():
+    def fails():
+        raise AssertionError
+
+    trainer = Trainer("CartPole-v1", "ppo", **SMALL)
+    frame = EnvFrame(trainer, "agent")
+    trainer.env.render = fails
+    frame.draw(trainer, moving=False)
+    assert "AssertionError: it gives no reason; was the environment made with render_mode" in frame.text()

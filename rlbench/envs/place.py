@@ -156,4 +156,5 @@ def why_no_picture(problem):
     "Why an environment could not be drawn, in words"
     if isinstance(problem, gym.error.DependencyNotInstalled):
         return "no picture: what draws it is not installed, pip install 'rlbench[render]'"
-    return f"no picture: {type(problem).__name__}: {problem}"
+    why = str(problem) or "it gives no reason; was the environment made with render_mode='rgb_array'?"
+    return f"no picture: {type(problem).__name__}: {why}"

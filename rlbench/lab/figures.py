@@ -109,11 +109,25 @@ def lay_colours(canvas, box, rgb):
     image = Image.fromarray(rgb[::-1]).resize((right - left, bottom - top), Image.Resampling.BILINEAR)
     np.asarray(canvas.buffer_rgba())[top:bottom, left:right, :3] = image    # no copy: the canvas itself
 
+# %% ../../nbs/8_lab/801_figures.ipynb #84861def
+def make_room(canvas):
+    "Move axes to the right where their name would be cut off at the left -> whether any was moved"
+    width, _ = canvas.get_width_height()
+    moved = False
+    for ax in canvas.figure.axes:
+        missing = 2 - ax.yaxis.label.get_window_extent().x0
+        if not ax.get_ylabel() or missing < .5: continue
+        left, low, wide, high = ax.get_position().bounds
+        ax.set_position((left + missing / width, low, wide - missing / width, high))
+        moved = True
+    return moved
+
 # %% ../../nbs/8_lab/801_figures.ipynb #fb80101b
 def still_background(canvas, theme):
     "Draw all of a figure that stands still, in a theme, and copy it"
     dress(canvas.figure, theme)
     canvas.draw()
+    if make_room(canvas): canvas.draw()
     return canvas.copy_from_bbox(canvas.figure.bbox)
 
 # %% ../../nbs/8_lab/801_figures.ipynb #fb80102b

@@ -150,6 +150,12 @@ def hand_text(trainer, who, act):
     words = action_words(trainer.env, trainer.env.behaviours[who].action_space, chosen)
     return f"# here a hand chose action {words} in the first environment: no line repeats that"
 
+# %% ../../nbs/8_lab/854_hands.ipynb #624e914a
+def chosen_by_hand(player, who, act):
+    "A step by hand, and its line in the journal"
+    words = hand_text(player.trainer, who, act)
+    recorded(player, lambda trainer: act_by_hand(player, who, act), words)
+
 # %% ../../nbs/8_lab/854_hands.ipynb #81873382
 def entry_for(memory, row, name, value):
     "A value as a column of one row holds it; ValueError where it does not fit"
@@ -170,7 +176,7 @@ def edit_row(memory, row, changes):
     for name, entry in entries.items():
         memory.places[name][row] = entry
 
-# %% ../../nbs/8_lab/854_hands.ipynb #45acd2fe
+# %% ../../nbs/8_lab/854_hands.ipynb #bc7b1792
 def edit_lines(who, row, changes):
     "The same, as lines of code"
     place = f"trainer.learners[{who!r}].memory.places"
@@ -242,10 +248,7 @@ class Hands(Keeping):
 
     def act(self, act, who=None):
         "One environment step in which the first environment takes this action"
-        def order():
-            words = hand_text(self.trainer, who, act)
-            recorded(self.player, lambda trainer: act_by_hand(self.player, who, act), words)
-        return self.arrived(self.player.ask(order))
+        return self.arrived(self.player.ask(lambda: chosen_by_hand(self.player, who, act)))
 
     def evaluate(self, **how):
         "Returns of the greedy policy on fresh environments -> Evaluation; arguments as for `evaluate`"

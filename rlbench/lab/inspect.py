@@ -156,11 +156,11 @@ class TransitionView:
         self.row = None
         self.words = widgets.HTML("")
         self.frames = [self.frame(name) for name in ("state", "next")]
-        boxes = []
+        self.boxes = []
         for words, frame in zip(("state", "next state"), self.frames):
             caption = widgets.HTML(f"<span class='rl-caption'>{words}</span>")
-            boxes.append(widgets.VBox([caption, frame]))
-        box = widgets.HBox([self.words, *boxes], layout=dict(display="none"))
+            self.boxes.append(widgets.VBox([caption, frame]))
+        box = widgets.HBox([self.words, *self.boxes], layout=dict(display="none"))
         self.widget = styled(box, "rl-transition", "rl-row")
 
     def frame(self, name):
@@ -177,17 +177,17 @@ class TransitionView:
         told = told_transition(trainer, self.who, row)
         self.row = int(row)
         cells = trainer.learners[self.who].memory.gather(np.array([row]))[0]
-        for frame, obs in zip(self.frames, (cells.obs, cells.next_obs)):
-            self.paint(trainer.env, frame, obs)
+        for box, obs in zip(self.boxes, (cells.obs, cells.next_obs)):
+            self.paint(trainer.env, box, obs)
         self.words.value = facts_html(told)               # words last: who reads them sees their pictures
         self.widget.layout.display = "flex"
 
-    def paint(self, env, frame, obs):
+    def paint(self, env, box, obs):
         "The environment in a state, if it can be put there"
         picture = env.frame_of(obs)
-        frame.layout.visibility = "hidden" if picture is None else "visible"
+        box.layout.display = "none" if picture is None else ""
         if picture is not None:
-            frame.value = encode_image(np.ascontiguousarray(picture), moving=False)
+            box.children[1].value = encode_image(np.ascontiguousarray(picture), moving=False)
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #3de1f09a
 def held_text(memory):

@@ -82,7 +82,10 @@ def work(ref, mail):
         if player is None: return
 
         if mail or player.goals: player.serve(until=perf_counter() + .1)
-        else: player.screen.store(player)       # quiet for a while
+        else:                                   # quiet for a while
+            player.serving = True               # whoever asks meanwhile is heard
+            player.screen.store(player)
+            player.serving = False
         pause = nap(player)
         del player                              # or it would be held while we sleep
 

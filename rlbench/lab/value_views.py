@@ -447,7 +447,8 @@ class ValueTrace(View):
         end = self.start + len(val)
         self.line.set_data(np.arange(self.start, end), val)
         x, y = self.limits
-        self.limits = cover(x, self.start, max(end, self.start + 10)), cover(y, *span_of(val), least=.1)
+        x = cover(x, self.start, max(end, self.start + 10), anchor=self.start)
+        self.limits = x, cover(y, *span_of(val), least=.1)
         self.picture.limits(self.ax, *self.limits)
         self.said = f"value here {short(float(val[-1]))}, step {end - 1} of the episode"
         self.show(self.picture.draw(), moving)

@@ -124,7 +124,7 @@ def test_a_buffer_row_opens_its_transition(lab):
 
 
 BROKEN = """def broken(trainer, event):
-    if trainer.steps > 20: raise RuntimeError('the sensor is unplugged')
+    if trainer.steps > 20: raise RuntimeError('the sensor is unplugged, and so is ' + 'x' * 400)
 wb.trainer.watchers.append(broken)"""
 
 
@@ -136,6 +136,7 @@ def test_an_error_is_shown(lab):
     assert "Traceback" in page.locator(".rl-error pre").inner_text()
     assert "Failed" in page.locator(".rl-status").inner_text()
     assert lab.ask("print(wb.player.state)") == "failed"
+    assert page.evaluate(OUTSIDE) == []                           # words of any length are broken into lines
     shot(page, "error-light")
 
 
@@ -256,7 +257,8 @@ def test_the_clock_driver_plays_without_a_thread(lab):
 
 OUTSIDE = """() => {
   const root = document.querySelector('.rl-root').getBoundingClientRect();
-  const parts = document.querySelectorAll('.rl-root button, .rl-root img, .rl-root input, .rl-card, .rl-root svg');
+  const kinds = 'button, img, input, svg, pre, b, .rl-card, .rl-status div, .rl-title, .rl-text';
+  const parts = document.querySelectorAll(`.rl-root :is(${kinds})`);
   const box = part => part.getBoundingClientRect();
   const outside = part => box(part).right > root.right + 1 || box(part).left < root.left - 1;
   const seen = part => part.offsetParent && !part.closest('.rl-table-scroll');
