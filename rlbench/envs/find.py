@@ -169,8 +169,8 @@ class Source:
         except gym.error.DependencyNotInstalled as problem:
             raise EnvProblem(f"{self.id} needs a package that is not installed ({problem}); "
                              "try pip install 'rlbench[box2d]' or the extra it names") from None
-        except TypeError as problem:
-            if not self.settings: raise
+        except Exception as problem:
+            if not self.settings or isinstance(problem, EnvProblem): raise
             given = ", ".join(self.settings)
             raise EnvProblem(f"{self.id} was not made with env_settings {given}: {problem}") from problem
 

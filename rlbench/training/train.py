@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['names_of', 'agreed', 'Plan', 'layered', 'check_runs_no_code', 'agree', 'memory_from', 'contradictions', 'clash',
-           'endless', 'new_trainer', 'check_same', 'kept_layers', 'resumed', 'weights_in', 'take_all_weights',
-           'only_acting', 'config_file', 'folder_for', 'run_to_end', 'finish', 'attach_all', 'train']
+           'check_clash', 'endless', 'new_trainer', 'check_same', 'kept_layers', 'resumed', 'weights_in',
+           'take_all_weights', 'only_acting', 'config_file', 'folder_for', 'run_to_end', 'finish', 'attach_all',
+           'train']
 
 # %% ../../nbs/6_training/68_train.ipynb #bda5db88
 import json
@@ -18,8 +19,8 @@ from ..algos.algorithm import Algorithm
 from ..buffers.datasets import load_ring
 from ..core.config import Config, add_file, read_config
 from ..core.settings import changed
-from ..core.state import FileProblem, read_tree, write_text
-from ..core.words import ConfigError, path_of
+from ..core.state import FileProblem, read_tree, reading, write_text
+from ..core.words import ConfigError, path_of, why_no_path
 from ..envs.find import checked_settings, find
 from .actor import Actor, load_weights
 from .callbacks import Callbacks
@@ -27,7 +28,7 @@ from .checkpoints import RunProblem, find_run, newest_trainer
 from .claims import claimed, clear, has_begun, not_a_run
 from .interrupts import StopOnInterrupt
 from .runs import RunFolder, RunSettings, summary_writer, take_up, unit_of
-from .setup import TrainerSettings, cast_for, class_of, named
+from .setup import TrainerSettings, cast_for, check_complete, class_of, named
 from .trainer import Trainer
 
 # %% ../../nbs/6_training/68_train.ipynb #defa52fc
@@ -105,7 +106,7 @@ def memory_from(given):
 # %% ../../nbs/6_training/68_train.ipynb #082f547c
 def contradictions(run_id, resume, force, initialize_from, inference, memory):
     "What was said that cannot be meant together, in words; nothing if all is well"
-    if run_id is not None and (not run_id or Path(str(run_id)).name != run_id or run_id == ".." or "\0" in run_id):
+    if run_id is not None and (why_no_path(run_id) or Path(run_id).name != run_id or run_id == ".."):
         return f"run_id {run_id!r}: expected one name, not a path; say where runs live by folder"
     if resume and force:
         return "resume goes on with a run and force overwrites it; give one of them"
@@ -130,6 +131,12 @@ def clash(path, resume, force, inference):
     if not wrong and has_begun(path) and not (resume or force):
         return f"{path} exists already; go on with it by resume, or give another run_id"
     return wrong
+
+# %% ../../nbs/6_training/68_train.ipynb #4adc8f3a
+def check_clash(path, resume, force, inference):
+    "RunProblem where a run may not begin in a folder, or not go on in it"
+    wrong = clash(path, resume, force, inference)
+    if wrong: raise RunProblem(wrong)
 
 # %% ../../nbs/6_training/68_train.ipynb #a41b4277
 def endless(config):
@@ -180,7 +187,8 @@ def resumed(path, plan, fresh_episodes):
     check_same(path, plan, kept)
     actors = {who: player for who, player in plan.cast.items() if isinstance(player, Actor)}
     trainer = newest_trainer(path, env=plan.env, actors=actors, fresh_episodes=fresh_episodes)
-    config = kept_layers(plan, trainer, kept)
+    with reading(path / "config.json"):
+        config = kept_layers(plan, trainer, kept)
     unit = unit_of(config.values["run"])
     for (section, name), value in plan.config.changed.items():
         key = f"{section}.{name}"
@@ -197,17 +205,21 @@ def resumed(path, plan, fresh_episodes):
 # %% ../../nbs/6_training/68_train.ipynb #2a10e209
 def weights_in(path):
     "{behaviour: weights} of a checkpoint"
-    state = read_tree(path, "checkpoint")["state"]
-    learned = {who: tree["actor"] for who, tree in state["learners"].items()}
-    return {who: tree["nets"] for who, tree in (state["actors"] | learned).items()}
+    tree = read_tree(path, "checkpoint")
+    check_complete(path, tree)
+    with reading(path):
+        state = tree["state"]
+        learned = {who: inside["actor"] for who, inside in state["learners"].items()}
+        return {who: inside["nets"] for who, inside in (state["actors"] | learned).items()}
 
+# %% ../../nbs/6_training/68_train.ipynb #6c51e5fb
 def take_all_weights(trainer, path):
     "Every behaviour that learns takes over the weights of its name in a checkpoint; RunProblem where there are none"
     weights = weights_in(path)
     for who, learner in trainer.learners.items():
         if who not in weights:
             raise RunProblem(f"{path} has no behaviour {who!r}; there are: {', '.join(weights)}")
-        load_weights(learner.nets, weights[who])
+        with reading(path): load_weights(learner.nets, weights[who])
 
 # %% ../../nbs/6_training/68_train.ipynb #6e06442a
 def only_acting(trainer):
@@ -304,13 +316,15 @@ def train(env=None, algo=None,  # as for a Trainer; None: as the config file say
     wrong = contradictions(run_id, resume, force, initialize_from, inference, memory)
     folder = path_of(folder, "folder")
     path = folder / run_id if run_id and not wrong else None
-    wrong = wrong or (path and clash(path, resume, force, inference))
     if wrong: raise RunProblem(wrong)
+    if path: check_clash(path, resume, force, inference)
     begun = None if resume else new_trainer(plan, memory)
     if initialize_from is not None:
         take_all_weights(begun[0], find_run(initialize_from, folder))
     writes = path and not inference
     with StopOnInterrupt(signal.SIGINT, signal.SIGTERM) as interrupt, claimed(path) if writes else nullcontext():
+        if writes:
+            check_clash(path, resume, force, inference)      # again: who claimed it before may have run there
         trainer, plan = begun or resumed(path, plan, fresh_episodes)
         if inference: trainer = only_acting(trainer)
         hooks = attach_all(callbacks, trainer, resume)
