@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.faults import replaced
+from benchmarks.faults import part_at, replaced
 from rlbench.buffers.ring import Ring
 from rlbench.core.state import FileProblem, read_tree, same, write_tree
 from rlbench.core.words import ConfigError
@@ -243,3 +243,26 @@ def test_terminals_with_few_letters(here, monkeypatch):
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="ascii", write_through=True))
     assert main(["train", "CartPole-v1", "dqn", "--folder", "ünï", "--steps", "20", *QUICK]) == 0
     assert rb"run in \xfcn\xef" in shown.getvalue()
+
+
+@pytest.mark.parametrize("place", [("actor", "nets", "target.layers.0.bias"),
+                                   ("optimisers", "all", "state", 0, "exp_avg")])
+def test_weights_and_moments_are_finite(here, place):
+    trainer = Case("dqn", "CartPole-v1").begun()
+    trainer.save("run.rlb")
+    tree = read_tree("run.rlb", "checkpoint")
+    sly = part_at(tree, (*STATE, *place)).clone()
+    sly[0] = -np.inf
+    write_tree("run.rlb", replaced(tree, (*STATE, *place), sly), "checkpoint")
+    with pytest.raises(FileProblem, match="numbers that are not finite"):
+        load("run.rlb")
+
+
+def test_an_environment_whose_package_is_missing(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    for name in list(sys.modules):
+        if name.startswith("gymnasium.envs.box2d"): monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(EnvProblem, match="LunarLander-v3 needs a package that is not installed"):
+        Trainer("LunarLander-v3", "ppo")
+    assert main(["train", "LunarLander-v3", "ppo", *QUICK]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
