@@ -2,6 +2,7 @@
 import io
 import json
 import os
+import signal
 import sys
 import zipfile
 
@@ -261,8 +262,37 @@ def test_weights_and_moments_are_finite(here, place):
 def test_an_environment_whose_package_is_missing(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "Box2D", None)
     for name in list(sys.modules):
-        if name.startswith("gymnasium.envs.box2d"): monkeypatch.delitem(sys.modules, name)
+        if name.startswith("gymnasium.envs.box2d"):
+            monkeypatch.delitem(sys.modules, name)
     with pytest.raises(EnvProblem, match="LunarLander-v3 needs a package that is not installed"):
         Trainer("LunarLander-v3", "ppo")
     assert main(["train", "LunarLander-v3", "ppo", *QUICK]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+# ---- settings and endings
+
+@pytest.mark.parametrize("digits", [400, 5000])
+@pytest.mark.parametrize("name", ["gamma", "lr", "hidden"])
+def test_numbers_of_many_digits(name, digits):
+    for value in (10**digits, -10**digits):
+        with pytest.raises(ConfigError, match=f"{name} = .*: expected"):
+            Trainer("CartPole-v1", "ppo", **{name: value})
+
+
+def test_words_that_no_parser_takes(here, capsys):
+    words = ["train", "CartPole-v1", "ppo", *QUICK, "--set", f"gamma={'-' * 50_000}1"]
+    assert main(words) == 2 and capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminal_that_is_closed_costs_nothing(here, sign):
+    def closed(trainer, event):
+        if trainer.steps == 30 and event.kind == "collect":
+            signal.raise_signal(sign)
+
+    part = train("CartPole-v1", "dqn", run_id="a", steps=60, callbacks=[closed], **SMALL)
+    assert part.interrupted and part.steps == 30
+    train("CartPole-v1", "dqn", run_id="a", steps=60, resume=True, **SMALL)
+    whole = train("CartPole-v1", "dqn", run_id="b", steps=60, **SMALL)
+    assert same(load(checkpoints_of("runs/a")[-1]).state(), whole.state())
