@@ -42,6 +42,8 @@ class Passes(BCSettings):
         return 0 if own["epochs"] < self.n_epochs else math.inf
 
     def draw(self, memory, own, fresh, rng):
+        if not len(memory):
+            raise ValueError(f"{self.name}: the memory that is given is empty, there is nothing to learn from")
         return Batch(index=memory.latest())
 
     def targets(self, nets, rows, noise):

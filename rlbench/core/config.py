@@ -246,6 +246,8 @@ def read_config(path):
     path = path_of(path)
     if path.suffix not in PARSERS:
         raise ConfigError(f"file {path}: expected a .toml or .json file")
+    if path.exists() and not (path.is_file() or path.is_dir()):     # reading it may never end
+        raise ConfigError(f"file {path}: is no ordinary file, but a pipe, a socket or a device")
     try:
         text = path.read_text(encoding="utf-8")
         tree = PARSERS[path.suffix](text)

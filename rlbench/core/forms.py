@@ -32,13 +32,13 @@ def is_open(like):
 
 # %% ../../nbs/0_core/08_forms.ipynb #41d33ef7
 def is_alike(x, like):
-    "True for arrays of one type and shape, and for plain values of one kind; a count is not negative"
+    "True for arrays of one type and shape, and for plain values of one kind; a count is from 0 to what 64 bits hold"
     if isinstance(like, ARRAYS):
         return type(x) is type(like) and x.dtype == like.dtype and x.shape == like.shape
     if isinstance(like, (bool, np.bool_)):
         return isinstance(x, (bool, np.bool_))
     if isinstance(like, Integral):
-        return isinstance(x, Integral) and not isinstance(x, bool) and (x >= 0 or like < 0)
+        return isinstance(x, Integral) and not isinstance(x, bool) and (0 <= x < 2**63 or not 0 <= like < 2**63)
     if isinstance(like, Real):
         return isinstance(x, Real) and not isinstance(x, bool)
     return type(x) is type(like)

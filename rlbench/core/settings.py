@@ -115,7 +115,8 @@ def as_number(kind, value):
     "[the value as this kind of number], or [] if it is none"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return []   # Python adds with True; we do not
-    if kind is float: return [float(value)]
+    if kind is float:
+        return [] if isinstance(value, int) and abs(value) >= 2**1023 else [float(value)]
     return [int(value)] if value % 1 == 0 else []                                  # 8.0 is whole; inf and nan are not
 
 # %% ../../nbs/0_core/04_settings.ipynb #8adc1223
@@ -161,6 +162,12 @@ def allows(setting, value):
     inside = all(low <= x <= high for x in numbers_of(value) if isinstance(x, (int, float)))
     return inside and (not setting.choices or value in setting.choices)
 
+# %% ../../nbs/0_core/04_settings.ipynb #17c879ed
+def in_short(value):
+    "The beginning of a value, as one would write it"
+    try: return " ".join(repr(value).split())[:80]
+    except ValueError: return "a number of thousands of digits"
+
 # %% ../../nbs/0_core/04_settings.ipynb #dc08d8c2
 def check(setting, value):
     "The value as the field holds it; ConfigError says what was expected"
@@ -172,7 +179,7 @@ def check(setting, value):
         raise ConfigError(f"{setting.name}: {problem}") from None
     wrong = flaw(value) if isinstance(value, Schedule) else ""
     if fit and not wrong and allows(setting, fit[0]): return fit[0]
-    came = str(value) if isinstance(value, Schedule) else " ".join(repr(value).split())[:80]
+    came = str(value) if isinstance(value, Schedule) else in_short(value)
     expected = wrong or f"expected {setting.expected} ({setting.doc})"
     raise ConfigError(f"{setting.name} = {came}: {expected}")
 
@@ -184,7 +191,7 @@ def parse_value(text, setting=None):
     if text.lower() in words: return words[text.lower()]
     try:
         return ast.literal_eval(text.strip())
-    except (SyntaxError, ValueError, TypeError):
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
         return text
 
 # %% ../../nbs/0_core/04_settings.ipynb #a0827b48

@@ -224,22 +224,24 @@ def check_ordinary(path):
 
 # %% ../../nbs/0_core/07_state.ipynb #ffe4547b
 def check_sizes(archive):
-    "ValueError where members are larger than the file that they are in"
+    "ValueError where members are larger than the file that they are in, or where two have one name"
     members = archive.infolist()
     packed = any(one.compress_type != zipfile.ZIP_STORED for one in members)
     if packed or sum(one.file_size for one in members) > os.fstat(archive.fp.fileno()).st_size:
         raise ValueError("its members are larger than the file")
+    if len(set(archive.namelist())) < len(members):
+        raise ValueError("two of its members have one name")
 
 # %% ../../nbs/0_core/07_state.ipynb #581dd2ee
 def array_in(archive, name):
     "An array of an archive; ValueError where it is not what it says"
     with archive.open(name) as member:
         np.lib.format.read_magic(member)
-        shape, _, kind = np.lib.format.read_array_header_1_0(member)
+        shape, by_columns, kind = np.lib.format.read_array_header_1_0(member)
         content = bytearray(member.read())
     if kind.hasobject or math.prod(shape) * kind.itemsize != len(content):
         raise ValueError(f"{name} says that it holds {shape} of {kind}, and has {len(content):,} bytes")
-    return np.ndarray(shape, kind, content)
+    return np.ndarray(shape, kind, content, order="F" if by_columns else "C")
 
 # %% ../../nbs/0_core/07_state.ipynb #b47df568
 class Arrays:

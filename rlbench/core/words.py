@@ -174,7 +174,9 @@ def why_no_path(text):
     if not isinstance(text, (str, Path)) or "\0" in str(text): return repr(text)
     if not str(text).strip(): return "an empty path"
     longest = max(len(part.encode(errors="replace")) for part in Path(text).parts or ("",))
-    return f"a name of {longest} bytes" if longest > 255 else ""
+    if longest > 255: return f"a name of {longest} bytes"
+    length = len(str(text).encode(errors="replace"))
+    return f"a path of {length} bytes" if length > 4000 else ""
 
 def path_of(text, what="path"): # what it is for
     "A path as a person writes it: ~ is the home folder; ConfigError where it is no name"

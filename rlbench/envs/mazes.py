@@ -43,6 +43,8 @@ OPEN_BOTH = walled(".#######.")
 def stacked(rows,    # text, or a list of lines
             copies): # how many
     "A map several times, one below the other, with a wall between"
+    if not 1 <= copies <= 10_000:
+        raise ValueError(f"copies = {copies}: expected a number from 1 to 10,000")
     rows = read_map(rows, ())
     wall = "#" * len(rows[0])
     return [*rows, *[wall, *rows] * (copies - 1)]

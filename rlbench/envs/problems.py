@@ -35,8 +35,10 @@ def check_hall(arms, machines, payout, drift):
     listed = np.ndim(arms) > 0
     if payout not in PAYOUTS:
         raise ValueError(f"BanditHall: payout {payout!r}; expected one of {', '.join(PAYOUTS)}")
-    if (len(arms) if listed else arms) < 1 or machines < 1:
-        raise ValueError(f"BanditHall: {arms} arms and {machines} machines; expected at least one")
+    count = len(arms) if listed else arms
+    if count < 1 or machines < 1 or count * machines > 1_000_000:
+        raise ValueError(f"BanditHall: {arms} arms and {machines} machines; expected at least one, "
+                         "and a million in all at most")
     if payout == "win" and (drift or listed and not all(0 <= mean <= 1 for mean in arms)):
         raise ValueError(f"BanditHall: arms {arms} and drift {drift}; with payout='win' "
                          "the arms are chances from 0 to 1, which do not drift; take payout='normal'")
@@ -180,9 +182,9 @@ class Gambler(Tabular):
                  heads=.4,    # probability of winning a bet
                  goal=100,    # what to own in the end
                  render_mode=None):
-        if goal < 2 or not 0 <= heads <= 1:
+        if not 2 <= goal <= 2000 or not 0 <= heads <= 1:
             raise ValueError(f"Gambler: heads={heads}, goal={goal}; "
-                             "expected a probability, and a goal of at least 2")
+                             "expected a probability, and a goal from 2 to 2,000")
         starts = np.eye(goal + 1)[1:goal].mean(0)               # anything between nothing and the goal
         super().__init__({owned: gamble(owned, goal, heads) for owned in range(goal + 1)}, starts)
 

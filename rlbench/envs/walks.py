@@ -40,6 +40,8 @@ class Walk(Tabular):
                  left=-1.,    # reward at the left end
                  right=1.,    # reward at the right end
                  render_mode=None):
+        if states > 100_000:
+            raise ValueError(f"Walk: {states} states; expected an odd number below 100,000")
         if states < 1 or states % 2 == 0:
             raise ValueError(f"Walk: {states} states have no middle to start in; "
                              f"expected an odd number from 1 on, such as {max(states + 1, 1)}")
@@ -87,8 +89,8 @@ class Bias(NoisyTabular):
                  mean=-.1,    # reward at B ...
                  spread=1.,   # ... and its deviation
                  render_mode=None):
-        if actions < 2 or actions % 2:
-            raise ValueError(f"Bias: {actions} actions; expected an even number, "
+        if not 2 <= actions <= 10_000 or actions % 2:
+            raise ValueError(f"Bias: {actions} actions; expected an even number up to 10,000, "
                              f"since half of them goes left, such as {max(actions + 1, 2)}")
 
         deviation = np.zeros((3, actions))
@@ -115,9 +117,11 @@ def tabular_world(world,    # gymnasium id
                   copies,   # how many are wanted
                   settings): # of the world
     "The world to copy, made and checked"
+    if ":" in world:                                      # gymnasium would import the module before it
+        raise ValueError(f"Copies: world {world!r} names code to run; expected the id of a world that is there")
     made = gym.make(world, **settings)
-    if copies < 1 or not isinstance(made.unwrapped, Tabular):
-        raise ValueError(f"Copies: {copies} of {world}; expected at least one, "
+    if not 1 <= copies <= 10_000 or not isinstance(made.unwrapped, Tabular):
+        raise ValueError(f"Copies: {copies} of {world}; expected at least one and at most 10,000, "
                          "of a world that is a Tabular such as rlbench/Walk-v0")
     return made
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TRAIN', 'COUNT', 'SHORT', 'RUN', 'EVALUATE', 'PLAY', 'LAB', 'EXPLAIN', 'TABLES', 'KNOWN', 'source_of', 'declared',
            'common_settings', 'settings_text', 'number', 'short_flags', 'hint', 'Parser', 'parser', 'tell_settings',
-           'main']
+           'speak_any_letters', 'main']
 
 # %% ../../nbs/9_launch/91_cli.ipynb #ec449289
 import argparse
@@ -162,9 +162,17 @@ def tell_settings(train):
     train.epilog = settings_text(settings)
     return short_flags(settings)
 
+# %% ../../nbs/9_launch/91_cli.ipynb #acb650ed
+def speak_any_letters():
+    "What a terminal has no letters for is shown as escapes, and ends nothing"
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):                    # somebody's own
+            stream.reconfigure(errors="backslashreplace")
+
 # %% ../../nbs/9_launch/91_cli.ipynb #e4b5acf7
 def main(argv=None):
     "The command `rlbench` -> its exit status"
+    speak_any_letters()
     args = parser().parse_args(argv)
     try:
         from rlbench.launch.commands import carry_out

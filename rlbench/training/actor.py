@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ..core.batch import Batch, as_numpy
+from ..core.forms import is_alike, told_form
 from ..core.spaces import clipped_to, parts_of
 from ..core.state import FileProblem
 from ..policies.networks import in_numpy
@@ -41,11 +42,13 @@ class NoiseStream:
 def load_weights(nets, weights):
     "Take over {name: tensor}, all of them or none; FileProblem says which do not fit"
     mine = nets.state_dict()
+    if not isinstance(weights, dict):
+        raise FileProblem(f"weights: {told_form(weights)}, expected {{name: tensor}}")
     wrong = []
     for name, weight in mine.items():
-        there = tuple(weights[name].shape) if name in weights else "missing"
-        if there != tuple(weight.shape):
-            wrong.append(f"{name}: {there}, expected {tuple(weight.shape)}")
+        if not is_alike(weights.get(name), weight):
+            there = told_form(weights[name]) if name in weights else "missing"
+            wrong.append(f"{name}: {there}, expected {told_form(weight)}")
     if wrong:
         raise FileProblem(f"weights do not fit the networks: {'; '.join(wrong)}")
     nets.load_state_dict({name: weights[name] for name in mine})

@@ -20,7 +20,8 @@ class RunProblem(Exception):
 # %% ../../nbs/6_training/645_checkpoints.ipynb #0e8468ed
 def checkpoints_of(path):
     "The checkpoints of a run folder, oldest first; files of other names are somebody else's"
-    return sorted(file for file in (path_of(path) / "checkpoints").glob("*.rlb") if re.fullmatch(r"\d{12,}", file.stem))
+    there = (path_of(path) / "checkpoints").glob("*.rlb")
+    return sorted(file for file in there if re.fullmatch(r"[0-9]{12,}", file.stem) and not file.is_dir())
 
 # %% ../../nbs/6_training/645_checkpoints.ipynb #b4bcc7c3
 def newest(path):

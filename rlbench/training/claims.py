@@ -43,7 +43,7 @@ HALF = re.compile(r"\..+\.[0-9a-f]{8}\.part")             # see `write_atomicall
 def half_written(path):
     "What a crash left in a run's folder in the middle of a write"
     there = [*path.iterdir(), *(path / "checkpoints").glob(".*")]
-    return [file for file in there if HALF.fullmatch(file.name)]
+    return [file for file in there if HALF.fullmatch(file.name) and not file.is_dir()]
 
 def files_of(path):
     "The files that a run wrote into its folder, but for its marker"

@@ -191,6 +191,8 @@ def memory_for(settings, spec, given):
     if given is None:
         if not settings.offline: return settings.memory(spec)
         raise ConfigError(f"{settings.name} learns from a memory that is given, such as demonstrations: pass memory=…")
+    if settings.exact:
+        raise ConfigError(f"{settings.name} plans with a model and learns from no memory; leave memory out")
     if not isinstance(given, Ring):
         raise ConfigError(f"memory: expected a Ring, such as trainer.learner.memory or load_ring(file), "
                           f"got {type(given).__name__}")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..core.config import read_config
 from ..core.settings import hp
-from ..core.state import append_text, write_text
+from ..core.state import append_text, reading, write_text
 from ..core.stats import timers_json
 from ..core.words import ConfigError
 from .checkpoints import RunProblem, checkpoints_of
@@ -86,7 +86,9 @@ class MetricsFiles:
 
     def read(self):
         "Rows of the file; a line that is none, or that a crash cut short, is left out"
-        text = self.lines.read_text(errors="replace") if self.lines.exists() else ""
+        if not self.lines.exists(): return []
+        with reading(self.lines):
+            text = self.lines.read_text(errors="replace")
         rows = [row_in(line) for line in text.splitlines()]
         return [row for row in rows if row]
 

@@ -6,11 +6,13 @@
 __all__ = ['SWITCHES', 'PARTS', 'WHOLE', 'TrainerSettings', 'cast_for', 'class_of', 'checked_device', 'checked_config',
            'config_for', 'envs_for', 'memories_for', 'spec_for', 'new_learner', 'new_actors_and_learners', 'state_of',
            'begin_afresh', 'check_way_back', 'put_back', 'as_told', 'stay', 'put_back_or_stay', 'named', 'told_whole',
-           'check_complete', 'checked_source', 'saved_player', 'saved_cast', 'saved_memories', 'change']
+           'check_complete', 'checked_source', 'check_widths', 'check_scale', 'saved_player', 'saved_cast',
+           'saved_memories', 'change']
 
 # %% ../../nbs/6_training/63_setup.ipynb #d59813a1
 import contextlib
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from time import perf_counter
 
 import numpy as np
@@ -266,8 +268,28 @@ def checked_source(path, given, saved):
                           "pass it: load(path, env=...)")
     return source
 
+# %% ../../nbs/6_training/63_setup.ipynb #fcc6502e
+def check_widths(settings, weights):
+    "FileProblem where settings ask for wider networks than there are weights in a file, by name"
+    memory = getattr(settings, "memory_size", None)
+    widths = [*getattr(settings, "hidden", ()), *([memory] * 2 if memory else [])]
+    wanted = sum(one * next_one for one, next_one in pairwise(widths))
+    held = sum(weight.numel() for weight in weights.values())
+    if wanted > held:
+        told = str(widths)[:80]
+        raise FileProblem(f"layers of {told} units have {wanted:,} weights and more, and the file holds {held:,}")
+
+# %% ../../nbs/6_training/63_setup.ipynb #926b673d
+def check_scale(config, state):
+    "FileProblem where settings ask for larger networks, or for more environments, than a file holds anything of"
+    for who, saved in state["learners"].items():
+        check_widths(config.values[who], saved["actor"]["nets"])
+    rows = max(len(obs) for obs in state["obs"].values())
+    if envs_for(config) > rows:
+        raise FileProblem(f"num_envs = {envs_for(config):,}, and the file holds the observations of {rows:,}")
+
 # %% ../../nbs/6_training/63_setup.ipynb #e70c213d
-def saved_player(path, name, saved, source, actors):
+def saved_player(path, name, saved, source, actors, state):
     "One player of a file: an actor that is given, an algorithm's name, or an Actor as it is to be filled"
     if name in actors: return actors[name]
     if isinstance(saved, str): return saved
@@ -276,18 +298,20 @@ def saved_player(path, name, saved, source, actors):
     except ConfigError as problem:
         raise FileProblem(f"{path}: {name} was played by {saved['algo']} ({problem}); pass it: "
                           f"load(path, actors={{{name!r}: actor}})") from None
+    check_widths(algo, state["actors"][name]["nets"])
     with contextlib.closing(source.vector(1, False)) as env:
         spec = env.behaviours[name]
     return Actor(algo, algo.nets(spec, torch.Generator()), spec, np.random.default_rng(0))
 
-def saved_cast(path, players, source, actors):
+# %% ../../nbs/6_training/63_setup.ipynb #351b420e
+def saved_cast(path, players, source, actors, state):
     "The cast of a file"
     if not isinstance(actors, dict):
         raise FileProblem(f"actors: expected {{behaviour: Actor}}, got {actors!r}")
     for name in actors:
         if name not in players:
             raise FileProblem(f"actors: {unknown('behaviour', name, players)}")
-    return {name: saved_player(path, name, saved, source, actors) for name, saved in players.items()}
+    return {name: saved_player(path, name, saved, source, actors, state) for name, saved in players.items()}
 
 # %% ../../nbs/6_training/63_setup.ipynb #033321c5
 def saved_memories(learners):

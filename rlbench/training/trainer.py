@@ -20,8 +20,8 @@ from .actor import Policy
 from .checks import check_state, rehearse
 from .interrupts import StopOnInterrupt, Undivided
 from .rule import UNITS
-from .setup import (as_told, cast_for, change, check_complete, checked_config, checked_source,
-                                    config_for, envs_for, memories_for, new_actors_and_learners,
+from .setup import (as_told, cast_for, change, check_complete, check_scale, checked_config,
+                                    checked_source, config_for, envs_for, memories_for, new_actors_and_learners,
                                     put_back_or_stay, saved_cast, saved_memories, state_of, told_whole)
 
 # %% ../../nbs/6_training/64_trainer.ipynb #19bcaf64
@@ -276,9 +276,10 @@ class Trainer(Asked):
 def from_tree(path, tree, env, actors, device, fresh_episodes):
     "The trainer that stands in a file"
     source = checked_source(path, env, tree["env"])
-    cast = saved_cast(path, tree["players"], find(source, tree["env_settings"]), actors)
+    cast = saved_cast(path, tree["players"], find(source, tree["env_settings"]), actors, tree["state"])
     config = config_for(cast)
     config.restore(tree["state"]["config"])
+    check_scale(config, tree["state"])
     if device:
         config.add("load", dict(device=device))
         tree["state"]["config"] = config.state()
