@@ -18,7 +18,7 @@ import gymnasium as gym
 from gymnasium.utils import env_checker
 
 from ..core.batch import TextTable
-from ..core.settings import whole_number
+from ..core.settings import check_flags, whole_number
 from ..core.spaces import AGENT
 from ..core.words import nearest, path_of
 from .answers import Answering, AnsweringTeam, AnsweringVecEnv, AnsweringVector, is_known
@@ -123,9 +123,13 @@ def made_by(name, own, settings):
     if isinstance(env, gym.vector.VectorEnv):
         env.close()
         raise EnvProblem(f"{name} made {type(env).__name__}, {MANY}")
-    if hasattr(env, "reset") and hasattr(env, "step") and hasattr(env, "close"):
-        return env
-    raise EnvProblem(f"{name} made {type(env).__name__}, expected an environment with reset, step and close")
+    if not (hasattr(env, "reset") and hasattr(env, "step") and hasattr(env, "close")):
+        raise EnvProblem(f"{name} made {type(env).__name__}, expected an environment with reset, step and close")
+    for what in () if isinstance(env, VecEnv) or hasattr(env, "possible_agents") else ("observation", "action"):
+        space = getattr(env, f"{what}_space", None)
+        if not isinstance(space, gym.Space):
+            raise EnvProblem(f"{name}: its {what}_space is {space!r}, expected one of gymnasium.spaces")
+    return env
 
 # %% ../../nbs/1_envs/105_find.ipynb #53ffcbb2
 def is_all_known(vec):
@@ -251,7 +255,8 @@ def find(env, settings):
             raise EnvProblem(f"env_settings {', '.join(settings)}: {env.id} is made already, and nobody takes them")
         return Ready(env)
     own = env
-    name = getattr(env, "__name__", type(env).__name__)
+    maker = env.func if isinstance(env, partial) else env
+    name = getattr(maker, "__name__", type(maker).__name__)
     if isinstance(env, str):
         own = from_code(TEAMS.get(env, env))
         name = env
@@ -268,6 +273,7 @@ def make(env,             # gymnasium id, 'file.py:Name', or a function or class
          **settings):     # passed to the environment's constructor
     "N copies of an environment as one `VecEnv`"
     num_envs = whole_number("make: num_envs", num_envs, low=1)
+    check_flags(native=native)
     return find(env, settings).vector(num_envs, native)
 
 # %% ../../nbs/1_envs/105_find.ipynb #9e1e332c

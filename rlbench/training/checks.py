@@ -76,13 +76,14 @@ def check_memory(trainer, who, saved):
     if saved["rows"] is None: return
     if not isinstance(saved["rows"], Batch):
         raise FileProblem(f"memory.rows: {type(saved['rows']).__name__}, expected Batch")
-    held = min(max(int(saved["written"].max()), 1), saved["capacity"])
-    wanted = each(lambda column: np.broadcast_to(column, (held, *column.shape)), next_row(trainer, who))
+    used = min(max(int(saved["written"].max()), 1), saved["capacity"])
+    wanted = each(lambda column: np.broadcast_to(column, (used, *column.shape)), next_row(trainer, who))
     check_form(saved["rows"], dict(wanted))
     spec = trainer.actors[who].spec
+    written = np.arange(used)[:, None] < saved["written"]                     # (T, N)
     places = dict(obs=spec.observation_space, next_obs=spec.observation_space, act=spec.action_space)
     for name, space in places.items():
-        check_counted(f"memory.rows.{name}", space, saved["rows"][name][:saved["written"].max()])
+        check_counted(f"memory.rows.{name}", space, saved["rows"][name][written])
 
 # %% ../../nbs/6_training/631_checks.ipynb #39d70c6a
 def is_minibatch(index, rows):
