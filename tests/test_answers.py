@@ -43,6 +43,13 @@ POLE = {
     "nan reward": (lambda obs, rew, *rest: (obs, np.nan, *rest), "the reward is nan, expected a finite number"),
     "inf reward": (lambda obs, rew, *rest: (obs, -np.inf, *rest), "the reward is -inf, expected a finite number"),
     "no reward": (lambda obs, rew, *rest: (obs, None, *rest), "the reward is None, expected one number"),
+    "a reward beyond 32 bits": (lambda obs, rew, *rest: (obs, 1e300, *rest), "the reward is 1e+300, expected a finite"),
+    "an endless reward": (lambda obs, rew, *rest: (obs, 10**400, *rest), "expected one number"),
+    "text in an array": (lambda obs, rew, *rest: (obs, np.array("1"), *rest), "the reward is array('1', dtype='<U1')"),
+    "objects": (lambda obs, rew, *rest: (obs, np.array(1., object), *rest), "expected one number"),
+    "a time": (lambda obs, rew, *rest: (obs, np.timedelta64(1, "s"), *rest), "expected one number"),
+    "beyond 32 bits": (lambda obs, *rest: (obs.astype(float) + 1e39, *rest), "is not finite: [1e+39, 1e+39"),
+    "gradients": (lambda obs, *rest: (torch.ones(4, requires_grad=True), *rest), "is Tensor, expected numbers"),
     "reward in a list": (lambda obs, rew, *rest: (obs, [1.], *rest), "the reward is [1.0], expected one number"),
     "reward in an array": (lambda obs, rew, *rest: (obs, np.ones(1), *rest), "expected one number"),
     "text for a flag": (lambda obs, rew, term, *rest: (obs, rew, "False", *rest), "terminated is 'False'"),
@@ -71,6 +78,64 @@ def test_a_wrong_answer_stops_the_run(algo, case):
         trainer.run(steps=100)
     assert words in str(found.value) and str(found.value).startswith("CartPole-v1: ")
     assert all(weight.isfinite().all() for weight in trainer.learner.nets.state_dict().values())
+
+
+PICTURE = {
+    "divided": (lambda x: x / 255., "the observation from step holds what uint8 cannot: "),
+    "below": (lambda x: x.astype(int) - 300, "holds what uint8 cannot: -"),
+    "above": (lambda x: x.astype(int) + 256, "holds what uint8 cannot: "),
+    "nan": (lambda x: x * np.nan, "holds what uint8 cannot: nan at (0, 0, 0)"),
+}
+
+
+class Painted(gym.Env):
+    "Pictures of bytes, which are changed before they are shown"
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, change):
+        self.change = change
+        self.picture = np.arange(64, dtype=np.uint8).reshape(8, 8, 1) + 1
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.picture, {}
+
+    def step(self, action):
+        return self.change(self.picture), 1., False, False, {}
+
+
+@pytest.mark.parametrize("case", PICTURE)
+def test_a_picture_of_other_numbers_stops_the_run(case):
+    change, words = PICTURE[case]
+    with pytest.raises(EnvProblem) as found:
+        Trainer(partial(Painted, change), "ppo", n_steps=2, num_envs=1).run(steps=4)
+    assert words in str(found.value)
+
+
+def test_a_picture_of_the_same_numbers_does_not():
+    Trainer(partial(Painted, np.float32), "ppo", n_steps=2, num_envs=1).run(steps=4)
+
+
+def test_a_space_that_changes_stops_the_run():
+    class Shifting(Painted):
+        def reset(self, seed=None, options=None):
+            answer = super().reset(seed=seed)
+            if seed == 8: self.observation_space = gym.spaces.Discrete(4)
+            return (2, {}) if seed == 8 else answer
+
+    vec = make(partial(Shifting, np.array), 1)
+    vec.reset(0)
+    with pytest.raises(EnvProblem, match="Shifting: the observation from reset has shape"):
+        vec.envs[0].reset(seed=8)
+
+
+def test_what_is_no_space_is_named():
+    class Bare(Painted):
+        observation_space = None
+
+    with pytest.raises(EnvProblem, match="its observation_space is None, expected one of gymnasium.spaces"):
+        Trainer(partial(Bare, np.array), "ppo")
 
 
 @pytest.mark.parametrize("case", LAKE)
@@ -204,6 +269,7 @@ def with_last(column, value):
 VECTOR = {
     "four values": (lambda obs, *rest: (obs, *rest[:3]), "step must give observations, rewards, terminated"),
     "nan reward": (lambda obs, rew, *rest: (obs, with_last(rew, np.nan), *rest), "reward of environment 2 is nan"),
+    "beyond 32 bits": (lambda obs, rew, *rest: (obs, with_last(rew, 1e39), *rest), "reward of environment 2 is 1e+39"),
     "rewards in columns": (lambda obs, rew, *rest: (obs, rew[:, None], *rest), "rewards have shape (3, 1)"),
     "one reward": (lambda obs, rew, *rest: (obs, 1., *rest), "have shape (), expected (3,)"),
     "text rewards": (lambda obs, rew, *rest: (obs, np.array(["1"] * 3), *rest), "hold <U1, expected numbers"),

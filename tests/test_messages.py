@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench import Trainer, Workbench, check_env, evaluate, load, make, play, train
+from rlbench import Trainer, Workbench, check_env, describe, evaluate, load, make, play, register, train
 from rlbench.algos.ppo import PPO
 from rlbench.core.state import FileProblem, same
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
+from rlbench.training.callbacks import Callbacks
 from rlbench.training.checkpoints import RunProblem
+from rlbench.training.learner import NotFinite
 
 WHOLE = "expected a whole number of at least"
 EMPTY = "expected the name of a file or folder, got an empty path"
@@ -51,6 +53,15 @@ WITH_A_TRAINER = [
     (lambda t: t.until("step", "3"), ValueError, f"until: n = '3': {WHOLE} 1"),
     (lambda t: t.learner.owe(-1), ValueError, f"owe: n = -1: {WHOLE} 1"),
     (lambda t: t.run(3, stop=True), ValueError, "run: stop = True: expected a function"),
+    (lambda t: t.run(3, stop=abs), ValueError, "expected a function without arguments"),
+    (lambda t: t.run(3, stop=0), ValueError, "run: stop = 0: expected a function"),
+    (lambda t: t.until(nothing), ValueError, "until: nothing cannot be called so"),
+    (lambda t: t.restore({**t.snapshot(), "obs": 3}), FileProblem, "not a state of this run: obs: int, expected"),
+    (lambda t: t.restore({**t.snapshot(), "obs": dict(agent=3)}), FileProblem, "obs: {'agent': ()}, expected"),
+    (lambda t: t.restore({**t.snapshot(), "learning": "no"}), FileProblem, "learning: str, expected bool"),
+    (lambda t: t.restore({**t.snapshot(), "learners": {}}), FileProblem, "learners: parts , expected parts agent"),
+    (lambda t: t.set(source=object(), lr=.1), ConfigError, "source: expected words for who says so"),
+    (lambda t: t.restore(t.snapshot(), "no"), ConfigError, "fresh_episodes = 'no': expected True or False"),
     (lambda t: t.until("steps"), ValueError, "until 'steps': expected one of event, step, update, episode, iteration"),
     (lambda t: t.restore([]), FileProblem, "expected what snapshot() gave"),
     (lambda t: evaluate(t, seed="a"), ValueError, f"evaluate: seed = 'a': {WHOLE} 0"),
@@ -77,7 +88,7 @@ WITH_A_TRAINER = [
     (lambda t: play(t, seed="a"), ValueError, f"play: seed = 'a': {WHOLE} 0"),
     (lambda t: play(t, fps=0), ValueError, "play: fps = 0: expected a number from 0.01 to 1,000"),
     (lambda t: play(t, fps=1e-9), ValueError, "play: fps = 1e-09: expected a number from 0.01"),
-    (lambda t: play(t, "film.mp4", max_steps=2), ConfigError, "expected a name that ends in .gif"),
+    (lambda t: play(t, "film.mp4", max_steps=10**9), ConfigError, "expected a name that ends in .gif"),
     (lambda t: Workbench(t, lr=.1), ConfigError, "lr: a trainer that is given has all that"),
     (lambda t: Workbench(t, "dqn"), ConfigError, "algo: a trainer that is given has all that"),
     (lambda t: Workbench(t, views="values"), ValueError, "expected a list, such as"),
@@ -98,6 +109,11 @@ def test_the_trainer_stays_as_it_was(trainer, call, kind, words):
 
 
 RENDERED = dict(render_mode="rgb_array")
+
+
+class Deaf(Callbacks):
+    def on_episode_end(self, episode):
+        "Has forgotten the trainer"
 
 
 def nothing():
@@ -153,15 +169,28 @@ ALONE = [
     (lambda: make("CartPole-v1", "a"), ValueError, f"make: num_envs = 'a': {WHOLE} 1"),
     (lambda: load(None), ConfigError, "expected the name of a file or folder, got None"),
     (lambda: load("none.rlb"), FileProblem, "none.rlb: no such file"),
+    (lambda: train("CartPole-v1", "ppo", steps=1, callbacks=[Deaf()]), ValueError, "Deaf.on_episode_end: on_ep"),
+    (lambda: train("CartPole-v1", "ppo", steps=1, callbacks=[Deaf]), ConfigError, "expected Callbacks or functions"),
+    (lambda: train("CartPole-v1", "ppo", steps=1, callbacks=[nothing]), ValueError, "function of trainer, event"),
+    (lambda: train("CartPole-v1", "ppo", run_id="a", force="no"), ConfigError, "force = 'no': expected True or"),
+    (lambda: train("CartPole-v1", "ppo", progress=3), ConfigError, "progress = 3: expected True or False"),
     (lambda: train("CartPole-v1", "ppo", steps=1, callbacks=print), ConfigError, "expected a list of Callbacks"),
     (lambda: train("CartPole-v1", "ppo", steps=1, initialize_from=3), ConfigError, "expected the name of a file"),
     (lambda: train("CartPole-v1", "ppo", **{"bob.lr": .1}), ConfigError, "unknown section 'bob'. There are:"),
     (lambda: train(config=3), ConfigError, "expected the name of a file or folder, got 3"),
     (lambda: pole(hidden=(-3,)), ConfigError, "hidden = (-3,): expected numbers such as (64, 64) from 1 to 65,536"),
     (lambda: pole(hidden=(0,)), ConfigError, "hidden = (0,)"),
+    (lambda: pole(lr=math.inf), ConfigError, "lr = inf: expected numbers of at most 3.4e+38"),
+    (lambda: pole(ent_coef=1e300), ConfigError, "ent_coef = 1e+300: expected numbers of at most 3.4e+38"),
     (lambda: pole(threads=10**9), ConfigError, "threads = 1000000000: expected a whole number from 1 to 1,024"),
     (lambda: pole(num_envs=10**9), ConfigError, "num_envs = 1000000000: expected a whole number from 1 to 65,536"),
     (lambda: pole(env_settings=dict(wind=3)), EnvProblem, "was not made with env_settings wind"),
+    (lambda: train("CartPole-v1", "ppo", run_id=np.zeros(2)), RunProblem, "expected one name"),
+    (lambda: train("CartPole-v1", "ppo", source=3), ConfigError, "source: expected words for who says so"),
+    (lambda: make("CartPole-v1", native="no"), ConfigError, "native = 'no': expected True or False"),
+    (lambda: describe(3), TypeError, "describe: expected a Batch or a dictionary of arrays, got int"),
+    (lambda: register("")(PPO), ConfigError, "register '': expected a name such as 'my_ppo'"),
+    (lambda: register("mine")(int), ConfigError, "expected a dataclass that inherits from Algorithm, got"),
     (lambda: Trainer("CartPole-v1", PPO), ConfigError, "PPO is a class; give its name 'ppo', or PPO(…)"),
     (lambda: Trainer("CartPole-v1", "bc", memory=3), ConfigError, "memory: expected a Ring"),
     (lambda: train("CartPole-v1", "ppo", run_id=""), RunProblem, "run_id '': expected one name"),
@@ -184,6 +213,9 @@ def test_a_run_is_loaded_into_its_own_environment_only(file):
         load(file, env="Acrobot-v1")
     with pytest.raises(FileProblem, match="actors: unknown behaviour 'bob'. There are: agent"):
         load(file, actors=dict(bob=3))
+    for wrong in (dict(fresh_episodes="no"), dict(device=""), dict(actors=0), dict(env=np.zeros(2))):
+        with pytest.raises((FileProblem, ConfigError)):
+            load(file, **wrong)
 
 
 YIELDED = [
@@ -191,6 +223,10 @@ YIELDED = [
     (lambda group, loss, named: (group, loss.detach(), named), "the loss of all depends on no parameter"),
     (lambda group, loss, named: (group, 3., named), "the loss of all is 3.0, expected a tensor with one number"),
     (lambda group, loss, named: (group, loss, None), "beside the loss of all stands NoneType, expected {name: tensor}"),
+    (lambda group, loss, named: (group, loss, dict(named, mine=3.)), "mine': 'float'}, expected {name: tensor}"),
+    (lambda group, loss, named: ([group], loss, named), "yielded a loss for ['all'], expected one of its groups: all"),
+    (lambda group, loss, named: (group, named["v_loss"].mean(), named), "has no gradient for all parameters of the"),
+    (lambda group, loss, named: (group, loss + 0j, named), "has no gradient for all parameters of the group: grad can"),
     (lambda group, loss, named: (group, loss), "yielded tuple, expected three: group, loss, {name: tensor}"),
     (lambda group, loss, named: loss, "yielded Tensor, expected three"),
     (lambda group, loss, named: ("actor", loss, named), "yielded a loss for 'actor', expected one of its groups: all"),
@@ -208,6 +244,45 @@ def test_of_an_algorithm_of_ones_own_it_is_said_what_is_wrong_with_its_loss(chan
     with pytest.raises(ValueError) as found:
         Trainer("CartPole-v1", Mine(n_steps=8, batch_size=8, hidden=(4,)), num_envs=2).run(steps=16)
     assert str(found.value).startswith("Mine.losses: ") and words in str(found.value)
+
+
+@pytest.mark.parametrize("answers, words", [(None, "gave NoneType, expected to yield"), ((), "yielded nothing")])
+def test_an_algorithm_of_ones_own_that_yields_no_loss_is_named(answers, words):
+    class Mine(PPO):
+        name = "mine"
+
+        def losses(self, nets, batch): return answers
+
+    with pytest.raises(ValueError, match=f"Mine.losses: {words}"):
+        Trainer("CartPole-v1", Mine(n_steps=8, hidden=(4,)), num_envs=2).run(steps=16)
+
+
+@pytest.mark.parametrize("shift", [math.inf, math.nan])
+def test_a_loss_that_is_not_finite_moves_nothing_though_its_gradient_is(shift):
+    class Mine(PPO):
+        name = "mine"
+
+        def losses(self, nets, batch):
+            for group, loss, named in super().losses(nets, batch):
+                yield group, loss + shift, named
+
+    trainer = Trainer("CartPole-v1", Mine(n_steps=8, hidden=(4,)), num_envs=2)
+    before = trainer.learner.nets.state_dict()
+    with pytest.raises(NotFinite, match="the loss of all is (inf|nan)"):
+        trainer.run(steps=16)
+    assert same(before, trainer.learner.nets.state_dict())
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+@pytest.mark.parametrize("algo", ["ppo", "recurrent_ppo", "reinforce", "dqn"])
+def test_a_weight_that_is_not_finite_stops_the_run(algo, value, tmp_path):
+    trainer = Trainer("CartPole-v1", algo, num_envs=1, hidden=(4,), log_every=40)
+    next(trainer.learner.nets.parameters()).data.view(-1)[0] = value
+    trainer.save(tmp_path / "run.rlb")
+    with pytest.raises(FileProblem, match="weights of agent are not finite: "):
+        load(tmp_path / "run.rlb")
+    with pytest.raises((NotFinite, ValueError), match="not finite"):
+        trainer.run(steps=60)
 
 
 def test_runs_files_and_trainers_are_played_alike(trainer, file, tmp_path):
@@ -237,7 +312,14 @@ IN_HANDS = [
     (lambda wb: wb.speed("fast"), ValueError, "speed fast: expected events a second above 0"),
     (lambda wb: wb.speed(math.nan), ValueError, "speed nan: expected events a second above 0"),
     (lambda wb: wb.switch(collecting="no"), ValueError, "collecting = 'no': expected True or False"),
-    (lambda wb: wb.call(3), ValueError, "call: expected a function of the trainer, got 3"),
+    (lambda wb: wb.call(3), ValueError, "call = 3: expected a function of trainer"),
+    (lambda wb: wb.call(nothing), ValueError, "cannot be called so"),
+    (lambda wb: wb.until(nothing), ValueError, "expected a function of event"),
+    (lambda wb: wb.until(None), ValueError, "step None: expected one of event, step"),
+    (lambda wb: wb.step(None), ValueError, "step None: expected one of event, step"),
+    (lambda wb: wb.wait("x"), ValueError, "wait: seconds = 'x': expected a number of at least 0"),
+    (lambda wb: wb.wait(math.nan), ValueError, "wait: seconds = nan: expected a number of at least 0"),
+    (lambda wb: wb.wait(1e30), ValueError, "wait: seconds = 1e+30: expected a number of at least 0"),
     (lambda wb: wb.edit("x", rew=1), ValueError, "row x is not held"),
     (lambda wb: wb.edit(2.5, rew=1), ValueError, "row 2.5 is not held"),
     (lambda wb: wb.edit(0, rew=3, obs=[1, 2]), ValueError, "obs = [1, 2]: expected numbers of shape (4,)"),

@@ -89,6 +89,15 @@ def test_clean_drops_counts_and_widgets_and_keeps_the_picture(project):
     assert set(nb["cells"][2]["outputs"][0]["data"]) == {"image/png", "text/plain"}
 
 
+def test_clean_drops_the_folders_of_one_machine(project):
+    path = project / "nbs" / "index.ipynb"
+    said = ["/home/me/lib/python3.11/site-packages/gymnasium/core.py:3: UserWarning\n", "/tmp/tmpab1/own.toml\n"]
+    edit(path, lambda nb: nb["cells"][1].update(outputs=[dict(output_type="stream", name="stderr", text=said)]))
+    assert clean_notebooks.run(project, check=False) == []
+    kept = json.loads(path.read_text())["cells"][1]["outputs"][0]["text"]
+    assert kept == ["gymnasium/core.py:3: UserWarning\n", "own.toml\n"]
+
+
 def test_a_notebook_without_ids_is_named_and_gets_them(project):
     path = project / "nbs" / "index.ipynb"
     edit(path, lambda nb: nb["cells"][0].pop("id"))

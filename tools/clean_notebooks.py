@@ -5,6 +5,7 @@ python tools/clean_notebooks.py --check    change nothing, name those that are n
 """
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MAX_NOTEBOOK = 300_000      # bytes; code hosts give up on much larger ones, and so do readers
 MAX_ALL = 8_000_000
 VIEW = "application/vnd.jupyter.widget-view+json"
+PLACES = re.compile(r"/(?:[\w.+-]+/)*(?:site-packages|tmp/\w+)/")  # where packages and passing files lie on one machine
 
 
 def notebooks(root=ROOT):
@@ -34,6 +36,15 @@ def drop_widgets(nb):
             cell["outputs"] = [output for output in cell["outputs"] if output.get("data", True)]
 
 
+def drop_places(nb):
+    "Outputs say the same on every machine: files without the folders that packages and passing files lie in"
+    for cell in nb["cells"]:
+        for output in cell.get("outputs", []):
+            for told, name in ((output, "text"), (output.get("data", {}), "text/plain")):
+                if name in told:
+                    told[name] = [PLACES.sub("", line) for line in told[name]]
+
+
 def clean(text):
     "The clean form of a notebook's text"
     nb = json.loads(text)
@@ -42,6 +53,7 @@ def clean(text):
     cell_keys = config.allowed_cell_metadata_keys.split()
     clean_nb(nb, False, keys, cell_keys, config.clean_ids)
     drop_widgets(nb)
+    drop_places(nb)
     return nb2str(nb)
 
 

@@ -9,7 +9,7 @@ __all__ = ['REGISTRY', 'Taken', 'Algorithm', 'register', 'algorithms', 'get', 'r
 import importlib
 import math
 import pkgutil
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 
 import torch
 
@@ -89,6 +89,10 @@ REGISTRY = {}
 def register(name):
     "Class decorator: file an algorithm under `name`"
     def file(cls):
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ConfigError(f"register {name!r}: expected a name such as 'my_ppo'")
+        if not (isinstance(cls, type) and issubclass(cls, Algorithm) and is_dataclass(cls)):
+            raise ConfigError(f"register {name!r}: expected a dataclass that inherits from Algorithm, got {cls!r}")
         REGISTRY[name] = cls
         cls.name = name
         return cls

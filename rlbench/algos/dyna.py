@@ -70,8 +70,8 @@ class Remembered(nn.Module):
         self.next_obs[where] = row.next_obs
         self.term[where] = row.term
         self.known[where] = True
-        self.last[where] = clock
         self.clock[env] = clock
+        self.last[where] = self.clock.max()
         self.meet(env, row.obs)
 
     def meet(self, env, obs):
@@ -191,7 +191,7 @@ class Dyna(ModelLearner):
     def imagine(self, nets, rows):
         "Remembered steps in the places of the rows they were drawn with"
         obs, act = nets.model.recall(rows.env, rows.pick, untried=self.kappa > 0)
-        tau = nets.model.clock[rows.env] - nets.model.last[obs, act]
+        tau = nets.model.clock.max() - nets.model.last[obs, act]
         believed = nets.model.predict(obs, act)
         believed.rew = believed.rew + self.kappa * tau.double().sqrt()
         return Batch(believed, index=rows.index, env=rows.env, turn=rows.turn)

@@ -16,7 +16,7 @@ from torch import nn
 from .algorithm import Algorithm, register
 from ..buffers.returns import gae
 from ..buffers.ring import Ring, minibatches
-from ..core.batch import Batch
+from ..core.batch import Batch, repeated
 from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..core.spaces import SpaceProblem
@@ -41,7 +41,8 @@ def normalised(adv):
 def normaliser(space):
     "An encoder for observations of a Box: each number by its running mean and deviation; SpaceProblem for others"
     if isinstance(space, gym.spaces.Box) and not picture_kind(space):
-        return nn.Sequential(RunningNorm(space.shape), nn.Flatten())
+        flat = nn.Flatten() if space.shape else nn.Unflatten(0, (-1, 1))
+        return nn.Sequential(RunningNorm(space.shape), flat)
     raise SpaceProblem(f"normalize_obs needs observations that are numbers in a Box, got {space}")
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #91a3b8b0
@@ -97,7 +98,7 @@ class PPO(PPOSettings):
         return torch.optim.Adam(parameters, eps=1e-5, fused=True)
 
     def memory(self, spec):
-        return Ring(self.n_steps, spec.num_envs)
+        return Ring(self.n_steps, spec.num_envs, repeated)
 
     def noise(self, spec, nets):
         return nets.policy.head.noise

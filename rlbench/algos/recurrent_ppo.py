@@ -60,9 +60,9 @@ def stretches(n_steps, num_envs, batch_size, epochs, rng):
 # %% ../../nbs/4_algos/442_recurrent_ppo.ipynb #c1d2e3fa
 def values_along(policy, rows):
     "Values of rows and of what followed each, both (B,)"
-    _, val, after = policy.step(rows.obs, rows.carry)
-    _, next_val, _ = policy.step(rows.next_obs, after)
-    return val, next_val
+    val, after = policy.net.step(rows.obs, rows.carry)
+    next_val, _ = policy.net.step(rows.next_obs, after)    # nobody acts there: no action need be allowed
+    return val.value.squeeze(-1), next_val.value.squeeze(-1)
 
 # %% ../../nbs/4_algos/442_recurrent_ppo.ipynb #c1d2e3fe
 def rollout(memory, counts, n_steps):

@@ -76,6 +76,8 @@ class Layers(Sections):
 
     def add(self, source, mapping):
         "Put a layer on top: names, 'section.name', or {section: {name: value}}; all of it, or nothing"
+        if not isinstance(source, str) or not source:
+            raise ConfigError(f"source: expected words for who says so, such as 'python', got {source!r}")
         layer = {}
         try:
             for key, value in pairs(mapping, self.sections):

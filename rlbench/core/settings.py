@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['WORDS', 'hp', 'kinds_of', 'range_words', 'kinds_words', 'Setting', 'owner_of', 'fields_of', 'as_number', 'fits',
-           'entries', 'whole_number', 'numbers_of', 'allows', 'check', 'parse_value', 'plain', 'to_plain', 'from_plain',
-           'changed']
+           'entries', 'whole_number', 'check_function', 'check_flags', 'numbers_of', 'allows', 'check', 'parse_value',
+           'plain', 'to_plain', 'from_plain', 'changed']
 
 # %% ../../nbs/0_core/04_settings.ipynb #dd46651a
 import ast
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .schedules import Schedule, flaw, parse_schedule
+from .spaces import LARGEST
 from .words import ConfigError, unknown
 
 # %% ../../nbs/0_core/04_settings.ipynb #d850649f
@@ -148,11 +149,37 @@ def whole_number(what, value, low=0):
     if number and number[0] >= low: return number[0]
     raise ValueError(f"{what} = {value!r}: expected a whole number{range_words(low, None)}")
 
+# %% ../../nbs/0_core/04_settings.ipynb #a666ecae
+def check_function(what, function, *of):
+    "ValueError where something is no function of these; `of` names what it will be called with"
+    wanted = f"expected a function of {', '.join(of)}" if of else "expected a function without arguments"
+    if not callable(function):
+        raise ValueError(f"{what} = {function!r}: {wanted}")
+    try: inspect.signature(function).bind(*of)
+    except TypeError as problem:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise ValueError(f"{what}: {name} cannot be called so ({problem}); {wanted}") from None
+    except ValueError:
+        pass                               # written in C, and silent about its arguments
+
+# %% ../../nbs/0_core/04_settings.ipynb #2841e905
+def check_flags(**flags):
+    "ConfigError where something is neither true nor false"
+    for name, flag in flags.items():
+        if not fits(bool, flag):
+            raise ConfigError(f"{name} = {flag!r}: expected True or False")
+
 # %% ../../nbs/0_core/04_settings.ipynb #c5cc008e
 def numbers_of(value):
     "The numbers in a value: the ends of a schedule, the entries of a tuple, or the value itself"
     if isinstance(value, Schedule): return value.ends
     return value if isinstance(value, tuple) else (value,)
+
+# %% ../../nbs/0_core/04_settings.ipynb #f880ab1a
+def too_large(value):
+    "What is wrong with a number that 32 bits do not hold, in words: weights and losses would become infinite"
+    numbers = [x for x in numbers_of(value) if isinstance(x, (int, float))]
+    return f"expected numbers of at most {LARGEST:.3g}" if any(abs(x) > LARGEST for x in numbers) else ""
 
 # %% ../../nbs/0_core/04_settings.ipynb #4f188c3b
 def allows(setting, value):
@@ -177,7 +204,7 @@ def check(setting, value):
         fit = [one for kind in kinds for one in fits(kind, value)]
     except ConfigError as problem:
         raise ConfigError(f"{setting.name}: {problem}") from None
-    wrong = flaw(value) if isinstance(value, Schedule) else ""
+    wrong = flaw(value) if isinstance(value, Schedule) else too_large(value)
     if fit and not wrong and allows(setting, fit[0]): return fit[0]
     came = str(value) if isinstance(value, Schedule) else in_short(value)
     expected = wrong or f"expected {setting.expected} ({setting.doc})"

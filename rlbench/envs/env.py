@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['LONGEST', 'Step', 'EnvProblem', 'Ended', 'Episodes', 'Counting', 'VecEnv', 'spec_of', 'record', 'is_over', 'replay',
-           'Listed', 'Recorded', 'Replayed', 'check_mask', 'InColumns', 'in_columns', 'EnvList']
+           'Listed', 'Recorded', 'Replayed', 'title_of', 'no_action', 'allows_nothing', 'check_mask', 'to_act_on',
+           'InColumns', 'in_columns', 'EnvList']
 
 # %% ../../nbs/1_envs/101_env.ipynb #f9f9944e
 import contextlib
@@ -284,7 +285,7 @@ class Replayed(Recorded):
         "Put environment i back by its record; EnvProblem where it did not go the same way again"
         env = self.envs[i]
         taken = self.taken[i]
-        if lifetime is not None:
+        if None not in (lifetime, getattr(env.unwrapped, "lifetime", None)):
             env.unwrapped.lifetime = lifetime - len(taken)
         there = snapshot(self.obs)
         rets = {}                                         # (behaviour, row) -> what its episode paid
@@ -307,10 +308,33 @@ def too_long(id):
             f"With methods get_state() and set_state(state) it could be put back at once. {FRESH}")
 
 # %% ../../nbs/1_envs/101_env.ipynb #00866b62
-def check_mask(obs):
+def title_of(env):
+    "What an environment is called: its id, or its class"
+    return env.spec.id if getattr(env, "spec", None) else type(env.unwrapped).__name__
+
+def no_action(where):
+    return EnvProblem(f"{where}: an observation allows no action: its action_mask is 0 everywhere, and the episode "
+                      "goes on")
+
+def allows_nothing(obs):
+    "True for an observation with a mask that is 0 everywhere"
+    return isinstance(obs, dict) and "action_mask" in obs and not np.any(obs["action_mask"])
+
+def check_mask(where, obs):
     "EnvProblem where an observation to act on allows no action"
-    if isinstance(obs, dict) and "action_mask" in obs and not np.any(obs["action_mask"]):
-        raise EnvProblem("an observation allows no action: its action_mask is 0 everywhere, and the episode goes on")
+    if allows_nothing(obs): raise no_action(where)
+
+# %% ../../nbs/1_envs/101_env.ipynb #76c669ec
+def to_act_on(id, obs, idle):
+    "Observations (N, ...) to act on: where nobody acts all is allowed; EnvProblem where somebody can do nothing"
+    if "action_mask" not in obs: return obs
+    stuck = ~obs["action_mask"].any(-1)
+    if not stuck.any(): return obs
+    waiting = np.flatnonzero(stuck & ~idle)
+    if len(waiting): raise no_action(f"{id}, environment {waiting[0]}")
+    obs = obs.copy()
+    obs["action_mask"][stuck] = 1
+    return obs
 
 # %% ../../nbs/1_envs/101_env.ipynb #0be9d46b
 class InColumns(gym.Wrapper):
@@ -318,13 +342,13 @@ class InColumns(gym.Wrapper):
 
     def reset(self, **how):
         obs, info = self.env.reset(**how)
-        check_mask(obs)
+        check_mask(title_of(self.env), obs)
         return as_columns(self.observation_space, obs), info
 
     def step(self, act):
         obs, rew, term, trunc, info = self.env.step(from_columns(self.action_space, act))
         if not (term or trunc):
-            check_mask(obs)           # after an end nobody acts
+            check_mask(title_of(self.env), obs)      # after an end nobody acts
         return as_columns(self.observation_space, obs), rew, term, trunc, info
 
 def in_columns(env):

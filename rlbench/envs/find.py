@@ -18,7 +18,7 @@ import gymnasium as gym
 from gymnasium.utils import env_checker
 
 from ..core.batch import TextTable
-from ..core.settings import whole_number
+from ..core.settings import check_flags, whole_number
 from ..core.spaces import AGENT
 from ..core.words import nearest, path_of
 from .answers import Answering, AnsweringTeam, AnsweringVecEnv, AnsweringVector, is_known
@@ -133,9 +133,13 @@ def made_by(name, own, settings):
     if isinstance(env, gym.vector.VectorEnv):
         env.close()
         raise EnvProblem(f"{name} made {type(env).__name__}, {MANY}")
-    if hasattr(env, "reset") and hasattr(env, "step") and hasattr(env, "close"):
-        return env
-    raise EnvProblem(f"{name} made {type(env).__name__}, expected an environment with reset, step and close")
+    if not (hasattr(env, "reset") and hasattr(env, "step") and hasattr(env, "close")):
+        raise EnvProblem(f"{name} made {type(env).__name__}, expected an environment with reset, step and close")
+    for what in () if isinstance(env, VecEnv) or hasattr(env, "possible_agents") else ("observation", "action"):
+        space = getattr(env, f"{what}_space", None)
+        if not isinstance(space, gym.Space):
+            raise EnvProblem(f"{name}: its {what}_space is {space!r}, expected one of gymnasium.spaces")
+    return env
 
 # %% ../../nbs/1_envs/105_find.ipynb #53ffcbb2
 def is_all_known(vec):
@@ -161,16 +165,22 @@ class Source:
         self.make_one = make_one
         self.spec = spec                                  # gymnasium's, where there is one
         self.settings = settings or {}
-        self.makes_vectors = False                        # what is made is a VecEnv already
 
     @cached_property
-    def behaviours(self):
-        "Names of the behaviours"
-        if self.spec: return [AGENT]
+    def made(self):
+        "Names of the behaviours of what is made, and whether it is a VecEnv already"
+        if self.spec: return [AGENT], False
         with contextlib.closing(self.make_one()) as one:
-            self.makes_vectors = isinstance(one, VecEnv)
-            if self.makes_vectors: return list(one.behaviours)
-            return list(teams_of(one)) if hasattr(one, "possible_agents") else [AGENT]
+            if isinstance(one, VecEnv): return list(one.behaviours), True
+            return list(teams_of(one)) if hasattr(one, "possible_agents") else [AGENT], False
+
+    @property
+    def behaviours(self):
+        return self.made[0]
+
+    @property
+    def makes_vectors(self):
+        return self.made[1]
 
     def vector(self, num_envs, native, checked=True):
         "N copies as one VecEnv, whose answers are looked at if `checked`; EnvProblem says what is not installed"
@@ -185,10 +195,9 @@ class Source:
 
     def build(self, num_envs, native, checked):
         quick = native and num_envs > 1 and self.spec and self.spec.vector_entry_point
-        team = self.behaviours != [AGENT]                 # asked first: it finds out what is made
         if self.makes_vectors:
             return Ready(self.make_one()).vector(num_envs, native, checked)
-        if team:
+        if self.behaviours != [AGENT]:
             return TeamList(self.id, lambda: looked_at(self.make_one(), checked), num_envs)
         if not quick:
             return EnvList(self.id, lambda: in_columns(looked_at(self.make_one(), checked)), num_envs)
@@ -216,6 +225,7 @@ def another(vec):
 # %% ../../nbs/1_envs/105_find.ipynb #4f0c2a30
 class Ready:
     "A source that is a vector already, made by hand"
+    makes_vectors = True
 
     def __init__(self, env):
         self.env = env
@@ -260,7 +270,8 @@ def find(env, settings):
             raise EnvProblem(f"env_settings {', '.join(settings)}: {env.id} is made already, and nobody takes them")
         return Ready(env)
     own = env
-    name = getattr(env, "__name__", type(env).__name__)
+    maker = env.func if isinstance(env, partial) else env
+    name = getattr(maker, "__name__", type(maker).__name__)
     if isinstance(env, str):
         own = from_code(TEAMS.get(env, env))
         name = env
@@ -277,6 +288,7 @@ def make(env,             # gymnasium id, 'file.py:Name', or a function or class
          **settings):     # passed to the environment's constructor
     "N copies of an environment as one `VecEnv`"
     num_envs = whole_number("make: num_envs", num_envs, low=1)
+    check_flags(native=native)
     return find(env, settings).vector(num_envs, native)
 
 # %% ../../nbs/1_envs/105_find.ipynb #9e1e332c

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from ..core.batch import each
 from ..core.spaces import AGENT, as_columns, clipped_to, parts_of
 from ..core.state import InProcess, snapshot
-from .env import EnvProblem, Step, VecEnv, spec_of
+from .env import EnvProblem, Step, VecEnv, spec_of, to_act_on
 from .place import copies_in, fill
 
 # %% ../../nbs/1_envs/102_native.ipynb #0ad1951b
@@ -68,6 +68,7 @@ class HeldVector(VecEnv):
         self.observation_space = single.observation_space
         self.action_space = single.action_space
         self.nested = parts_of(self.observation_space) is not None
+        self.own = self.columns if self.nested else np.array
         self.bounded = not isinstance(self.action_space, gym.spaces.Discrete)
 
     def reset(self, seed):
@@ -75,11 +76,12 @@ class HeldVector(VecEnv):
         self.ended = np.zeros(self.num_envs, bool)
         self.count_anew()
         self.obs = self.own(self.env.reset(seed=seed)[0])
+        if self.nested: to_act_on(self.id, self.obs, self.ended)
         return {AGENT: self.obs.copy()}
 
-    def own(self, obs):
-        "Observations as columns, in memory of their own"
-        return each(np.array, as_columns(self.observation_space, obs)) if self.nested else np.array(obs)
+    def columns(self, obs):
+        "Observations in parts as columns, in memory of their own"
+        return each(np.array, as_columns(self.observation_space, obs))
 
     def begin_again(self, obs, done, info):
         "The modes that have an end and a beginning within one call: sets `obs` -> final observations"
@@ -146,6 +148,7 @@ class NativeVec(KeptVector):
         self.obs = next_obs
         if self.mode == AutoresetMode.NEXT_STEP: self.ended = done
         elif done.any(): next_obs = self.begin_again(next_obs, done, info)
+        if self.nested: self.obs = to_act_on(self.id, self.obs, self.ended)
         first = ~valid if self.mode == AutoresetMode.NEXT_STEP else done
         rew = np.where(valid, rew, 0).astype(np.float32)
         self.steps += int(np.count_nonzero(valid))

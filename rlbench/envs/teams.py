@@ -8,10 +8,10 @@ __all__ = ['teams_of', 'specs_of', 'TeamRows', 'TeamList']
 # %% ../../nbs/1_envs/103_teams.ipynb #1d6d7add
 import numpy as np
 
-from ..core.batch import each
-from ..core.spaces import Spec, as_columns, clipped_to, from_columns, room_for
+from ..core.batch import as_numpy, each
+from ..core.spaces import Spec, as_columns, blank, clipped_to, from_columns
 from ..core.state import snapshot
-from .env import Replayed, Step
+from .env import Replayed, Step, allows_nothing, check_mask
 
 # %% ../../nbs/1_envs/103_teams.ipynb #2bf08431
 def teams_of(env):
@@ -31,6 +31,12 @@ def specs_of(env, num_envs):
         specs[name] = Spec(*spaces, num_envs * len(agents))
     return specs
 
+# %% ../../nbs/1_envs/103_teams.ipynb #e7698322
+def unseen(behaviours):
+    "What is shown to those who have not come yet, of {behaviour: Spec}"
+    shown = {name: blank(spec.observation_space, spec.num_envs) for name, spec in behaviours.items()}
+    return {name: each(as_numpy, rows) for name, rows in shown.items()}
+
 # %% ../../nbs/1_envs/103_teams.ipynb #ddadec66
 class TeamRows(Replayed):
     "Which row of which behaviour belongs to whom, in N copies of an environment with several behaviours"
@@ -47,9 +53,6 @@ class TeamRows(Replayed):
         name, place, size = self.row[agent]
         return name, i * size + place
 
-    def room(self):
-        return {name: room_for(spec.observation_space, spec.num_envs) for name, spec in self.behaviours.items()}
-
     def flags(self):
         return {name: np.zeros(spec.num_envs, bool) for name, spec in self.behaviours.items()}
 
@@ -57,11 +60,15 @@ class TeamRows(Replayed):
         for agent, seen in obs.items():
             name, row = self.at(agent, i)
             rows[name][row] = as_columns(self.behaviours[name].observation_space, seen)
+            if agent in self.envs[i].agents:
+                check_mask(f"{self.id}, {agent}", seen)
+            elif allows_nothing(seen):
+                rows[name]["action_mask"][row] = 1     # whatever it chooses is thrown away
 
     def reset(self, seed):
         "Start everywhere -> {behaviour: observations}"
         self.start(seed)
-        self.obs = {name: each(np.zeros_like, rows) for name, rows in self.room().items()}
+        self.obs = unseen(self.behaviours)
         for i in range(self.num_envs):
             self.begin(i)
         return snapshot(self.obs)

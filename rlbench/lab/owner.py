@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from time import perf_counter
 from typing import Callable, NamedTuple
 
-from ..core.settings import whole_number
+from ..core.settings import check_function, whole_number
 from ..training.rule import UNITS
 
 # %% ../../nbs/8_lab/84_owner.ipynb #b7105a31
@@ -118,8 +118,8 @@ def completes(event, what):
 # %% ../../nbs/8_lab/84_owner.ipynb #b7105a45
 def check_goal(what, n):
     "How often a goal is to come; ValueError where it is no unit and no condition, or comes less than once"
-    known = what is None or callable(what) or what in UNITS
-    if not known:
+    if callable(what): check_function("until", what, "event")
+    elif what not in UNITS:
         units = ", ".join(UNITS)
         raise ValueError(f"step {what!r}: expected one of {units}, or a function of an event")
     return whole_number(f"step {what!r}: n", n, low=1)
@@ -146,7 +146,7 @@ class Goal:
     "Go on until the n-th event that completes a unit, or that a predicate accepts; None: go on"
     def __init__(self, what, n=1):
         self.what = what
-        self.left = check_goal(what, n)     # events to come
+        self.left = n               # events to come
         self.future = promise()     # True when it is reached, False if it is dropped before
 
     @property

@@ -12,10 +12,10 @@ import threading
 import weakref
 from time import perf_counter
 
-from ..core.settings import fits
+from ..core.settings import check_function, fits
 from ..core.words import unknown
 from .journal import Journal, keyword_text, outside_text, recorded, source_text
-from .owner import Goal, Owner, break_promises, check_possible, say_so
+from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
 from ..training.trainer import load, torch_threads
 
 # %% ../../nbs/8_lab/841_player.ipynb #c8a10005
@@ -126,6 +126,12 @@ def close_all():
     for player in list(_open):
         player.close()
 
+# %% ../../nbs/8_lab/841_player.ipynb #e66d6a9a
+def check_seconds(seconds):
+    "Refuse a time that is none"
+    if seconds is not None and not (fits(float, seconds) and 0 <= seconds <= threading.TIMEOUT_MAX):
+        raise ValueError(f"wait: seconds = {seconds!r}: expected a number of at least 0, or None")
+
 # %% ../../nbs/8_lab/841_player.ipynb #2193eeff
 class Driven(Owner):
     "An owner that gets its turns from a driver"
@@ -172,6 +178,7 @@ class Driven(Owner):
 
     def wait(self, seconds=None):
         "Until at rest; raises what stopped the run. False if it still moves after some seconds"
+        check_seconds(seconds)
         self.driving.wait(self, seconds)
         if self.problem is not None: raise self.problem
         return not self.goals and not self.mail
@@ -224,11 +231,11 @@ class Stepper(Driven):
 
     def step(self, what="event", n=1):
         "Go on to the n-th end of a unit"
-        return self.aim(Goal(what, n))
+        return self.aim(Goal(what, check_goal(what, n)))
 
     def until(self, predicate):
         "Go on until `predicate(event)` holds"
-        return self.aim(Goal(predicate))
+        return self.step(predicate)
 
     def pause(self):
         "Stop after the present event"
@@ -344,8 +351,7 @@ class Player(Stepper):
 
     def call(self, function):
         "`function(trainer)` between two events"
-        if not callable(function):
-            raise ValueError(f"call: expected a function of the trainer, got {function!r}")
+        check_function("call", function, "trainer")
         return self.record(function, called_text(function))
 
     def look(self, function):

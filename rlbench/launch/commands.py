@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['FLAGS', 'KINDS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 'MISTAKES', 'COMMANDS', 'assignments',
            'by_behaviour', 'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation',
-           'text_of_evaluation', 'named_trainer', 'run_evaluate', 'drawn', 'frames_of', 'write_animation', 'play',
-           'run_play', 'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview', 'kind_of', 'run_algorithms',
-           'settings_table', 'run_explain', 'bench_notebook', 'run_lab', 'tell_line', 'carry_out']
+           'text_of_evaluation', 'named_trainer', 'run_evaluate', 'drawn', 'frames_of', 'kind_of_film',
+           'write_animation', 'play', 'run_play', 'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview',
+           'kind_of', 'run_algorithms', 'settings_table', 'run_explain', 'bench_notebook', 'run_lab', 'tell_line',
+           'carry_out']
 
 # %% ../../nbs/9_launch/90_commands.ipynb #2fa4d380
 import importlib.util
@@ -145,15 +146,19 @@ def frames_of(trainer, episodes, seed, max_steps):
 # %% ../../nbs/9_launch/90_commands.ipynb #fbe4cdb2
 KINDS = {".gif": "GIF", ".webp": "WEBP", ".png": "PNG"}
 
+def kind_of_film(path):
+    "What a name's ending says, as Pillow calls it; ConfigError for endings of anything else"
+    suffix = Path(str(path)).suffix.lower()
+    if suffix in KINDS: return KINDS[suffix]
+    raise ConfigError(f"--output {path}: expected a name that ends in {', '.join(KINDS)}")
+
 def write_animation(path, pictures, fps):
     "Frames (H, W, 3) -> an animated .gif, .webp or .png; ConfigError for any other ending"
     from PIL import Image
-    suffix = Path(str(path)).suffix.lower()
-    if suffix not in KINDS:
-        raise ConfigError(f"--output {path}: expected a name that ends in {', '.join(KINDS)}")
+    kind = kind_of_film(path)
     first, *others = [Image.fromarray(picture) for picture in pictures]
     film = dict(save_all=True, append_images=others, duration=round(1000 / fps), loop=0)
-    write_atomically(path, lambda file: first.save(file, KINDS[suffix], **film))
+    write_atomically(path, lambda file: first.save(file, kind, **film))
 
 # %% ../../nbs/9_launch/90_commands.ipynb #c8637d7d
 def play(run,               # whose policy: a Trainer, or a run's id, folder or file
@@ -169,6 +174,7 @@ def play(run,               # whose policy: a Trainer, or a run's id, folder or 
     output = path_of(output, "play: output")
     if not fits(float, fps) or not .01 <= fps <= 1000:
         raise ValueError(f"play: fps = {fps!r}: expected a number from 0.01 to 1,000")
+    kind_of_film(output)
     pictures = frames_of(trainer_of(run), episodes, seed, max_steps)
     write_animation(output, pictures, fps)
     return len(pictures)

@@ -245,6 +245,8 @@ class Bounded(nn.Module):
         if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
             raise SpaceProblem(f"actions cannot be scaled to {space}: expected a Box with finite bounds; "
                                "take a Gaussian")
+        if not (space.low < space.high).all():
+            raise SpaceProblem(f"actions cannot be scaled to {space}: there is nothing between its bounds")
         self.register_buffer("low", torch.from_numpy(space.low).float(), persistent=False)
         self.register_buffer("width", torch.from_numpy(space.high - space.low).float(), persistent=False)
         self.dims = math.prod(space.shape)

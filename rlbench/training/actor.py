@@ -12,7 +12,7 @@ import torch
 
 from ..core.batch import Batch, as_numpy
 from ..core.forms import is_alike, told_form
-from ..core.spaces import clipped_to, parts_of
+from ..core.spaces import clipped_to, is_inside, parts_of
 from ..core.state import FileProblem
 from ..policies.networks import in_numpy
 
@@ -131,31 +131,44 @@ def as_array(obs, space):
         given = np.asarray(obs)
         with np.errstate(all="ignore"):                   # what is lost in it is found below
             made = given.astype(space.dtype)
+        if given.dtype.kind not in "biuf": raise TypeError
     except (TypeError, ValueError, OverflowError, RuntimeError):
         raise ValueError(f"observation {obs!r}: expected numbers of shape {space.shape} or (B, …)") from None
     if isinstance(space, gym.spaces.Discrete):
         last = space.start + space.n - 1
         if not ((given == made) & (space.start <= made) & (made <= last)).all():
             raise ValueError(f"observation {given}: expected whole numbers from {space.start} to {last}")
+    elif not (space.dtype.kind == "f" or (given == made).all()):
+        raise ValueError(f"observation holds what {space.dtype} cannot: {given[given != made][0]}")
     return made
+
+# %% ../../nbs/6_training/60_actor.ipynb #b1b09ca2
+def check_alike_long(sizes):
+    "ValueError where {name: rows} of an observation's parts differ"
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"observation whose parts have so many rows: {sizes}; expected as many in each")
 
 # %% ../../nbs/6_training/60_actor.ipynb #99837ddb
 def as_batch(obs, space):
     "(arrays (B, ...) of one observation or of a batch, True if it was one); ValueError where the shape is neither"
     parts = parts_of(space)
     if parts is not None:
+        if not isinstance(obs, (dict, tuple)):
+            raise ValueError(f"observation {obs!r}: expected parts {sorted(parts)}")
         obs = obs if isinstance(obs, dict) else {str(i): part for i, part in enumerate(obs)}
         if obs.keys() != parts.keys():
             raise ValueError(f"observation with parts {sorted(obs)}, expected {sorted(parts)}")
         made = {name: as_batch(obs[name], part) for name, part in parts.items()}
+        check_alike_long({name: len(rows) for name, (rows, _) in made.items()})
         return Batch({name: rows for name, (rows, _) in made.items()}), all(single for _, single in made.values())
     obs = as_array(obs, space)
     lead = obs.ndim - len(space.shape)
     if lead not in (0, 1) or obs.shape[lead:] != space.shape:
         raise ValueError(f"observation of shape {obs.shape}, expected {space.shape} or "
                          f"(B, {', '.join(map(str, space.shape))})")
-    if obs.dtype.kind == "f" and not np.isfinite(obs).all():
-        raise ValueError(f"observation of shape {obs.shape} holds numbers that are not finite")
+    if not is_inside(space, obs).all():
+        raise ValueError(f"observation of shape {obs.shape} holds numbers that are not finite" if obs.dtype.kind == "f"
+                         else f"observation {obs.tolist()}: expected those of {space}")
     return np.ascontiguousarray(obs if lead else obs[None]), lead == 0
 
 # %% ../../nbs/6_training/60_actor.ipynb #d01da321

@@ -113,10 +113,11 @@ def check_memory(trainer, who, saved):
     if saved["rows"] is None: return
     if not isinstance(saved["rows"], Batch):
         raise FileProblem(f"memory.rows: {type(saved['rows']).__name__}, expected Batch")
-    held = min(max(int(saved["written"].max()), 1), saved["capacity"])
-    wanted = each(lambda column: np.broadcast_to(column, (held, *column.shape)), next_row(trainer, who))
+    used = min(max(int(saved["written"].max()), 1), saved["capacity"])
+    wanted = each(lambda column: np.broadcast_to(column, (used, *column.shape)), next_row(trainer, who))
     check_form(saved["rows"], dict(wanted))
-    check_spaces("memory.rows", trainer.actors[who].spec, saved["rows"][:saved["written"].max()])
+    written = np.arange(used)[:, None] < saved["written"]                     # (T, N)
+    check_spaces("memory.rows", trainer.actors[who].spec, saved["rows"][written])
 
 # %% ../../nbs/6_training/631_checks.ipynb #a36a0515
 def check_given(learner, saved):

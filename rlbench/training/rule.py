@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core.batch import Batch, as_numpy
 from ..core.stats import Metrics, Timers
+from .learner import check_weights
 
 # %% ../../nbs/6_training/62_rule.ipynb #113a3c90
 UNITS = ("event", "step", "update", "episode", "iteration")
@@ -155,6 +156,7 @@ def metrics_row(run):
         row |= {f"{mark}episodes": episodes.total, f"{mark}mean_return": episodes.mean_return,
                 f"{mark}mean_length": episodes.mean_length}
     for name, learner in run.learners.items():
+        check_weights(learner)
         row |= learner_row(learner, "" if single else f"{name}/")
     return row
 

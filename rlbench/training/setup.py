@@ -20,8 +20,10 @@ import torch
 
 from ..algos.algorithm import Algorithm, get
 from ..buffers.ring import Ring, cut_newest
+from ..core.batch import columns
 from ..core.config import Config
-from ..core.settings import changed, check, from_plain, hp
+from ..core.forms import check_form, told_form
+from ..core.settings import changed, check, check_flags, from_plain, hp
 from ..core.state import FileProblem, snapshot
 from ..core.words import ConfigError, unknown
 from ..envs.env import EnvProblem
@@ -171,12 +173,39 @@ def begin_afresh(trainer, counts):
         actor.begin()
     trainer.metrics.add(metrics_row(trainer) | dict(fresh_episodes=trainer.env.num_envs))
 
+# %% ../../nbs/6_training/63_setup.ipynb #4001e21d
+GROWS = ("actor", "optimisers", "own", "data", "todo", "last")    # of a learner; or is not there at first
+
+def shapes_seen(obs):
+    "{dotted name: shape} of observations by behaviour; of anything else what it is"
+    return {name: x.shape for name, x in columns(obs)} if isinstance(obs, dict) else told_form(obs)
+
+# %% ../../nbs/6_training/63_setup.ipynb #ff06f017
+def check_alike(trainer, tree):
+    "FileProblem where a tree differs in what all states of a run have alike"
+    like = dict(learners={}, actors={}, **dict.fromkeys(SWITCHES, True))
+    for name, actor in trainer.actors.items():
+        if name not in trainer.learners:
+            like["actors"][name] = dict.fromkeys(actor.state())
+    for name, learner in trainer.learners.items():
+        told = learner.state()
+        told["memory"]["rows"] = None
+        like["learners"][name] = told | dict.fromkeys(GROWS)
+    check_form({name: tree[name] for name in like}, like)
+    there = shapes_seen(tree["obs"])
+    expected = shapes_seen(trainer.obs)
+    if there != expected:
+        raise FileProblem(f"obs: {there}, expected {expected}")
+
 # %% ../../nbs/6_training/63_setup.ipynb #72662dbc
 def check_way_back(trainer, tree, fresh):
     "FileProblem where a tree has not all that is needed, EnvProblem where it is known that the environment cannot go"
     missing = [name for name in PARTS if not isinstance(tree, dict) or name not in tree]
     if missing:
         raise FileProblem(f"not a state of this run: it has no {', '.join(missing)}; expected what snapshot() gave")
+    try: check_alike(trainer, tree)
+    except FileProblem as problem:
+        raise FileProblem(f"not a state of this run: {problem}") from None
     flaw = not fresh and trainer.env.flaw_for(tree["env"])
     if flaw: raise EnvProblem(flaw)
 
@@ -188,8 +217,8 @@ def put_back(trainer, tree):
     for name, inner in tree["actors"].items():
         trainer.actors[name].restore(inner)
     for name, inner in tree["learners"].items():
-        trainer.learners[name].adopt(trainer.config.values[name])
         trainer.learners[name].restore(inner)
+        trainer.learners[name].adopt(trainer.config.values[name])
     trainer.metrics.restore(snapshot(tree["metrics"]))
     trainer.obs = snapshot(tree["obs"])
     for name in SWITCHES:
@@ -221,6 +250,7 @@ def stay(trainer, here, moved, problem): # moved: whether the environment may be
 # %% ../../nbs/6_training/63_setup.ipynb #6b97b148
 def put_back_or_stay(trainer, tree, fresh):
     "Go to the place that `state_of` told, or stay; one of our errors says why it cannot"
+    check_flags(fresh_episodes=fresh)
     check_way_back(trainer, tree, fresh)
     here = None if trainer.begun and not trainer.lost else snapshot(state_of(trainer))
     moved = bool(trainer.lost)
@@ -280,12 +310,12 @@ def check_widths(settings, weights):
         raise FileProblem(f"layers of {told} units have {wanted:,} weights and more, and the file holds {held:,}")
 
 # %% ../../nbs/6_training/63_setup.ipynb #926b673d
-def check_scale(config, state):
+def check_scale(config, state, counted): # whether settings say how many environments there are
     "FileProblem where settings ask for larger networks, or for more environments, than a file holds anything of"
     for who, saved in state["learners"].items():
         check_widths(config.values[who], saved["actor"]["nets"])
     rows = max(len(obs) for obs in state["obs"].values())
-    if envs_for(config) > rows:
+    if counted and envs_for(config) > rows:
         raise FileProblem(f"num_envs = {envs_for(config):,}, and the file holds the observations of {rows:,}")
 
 # %% ../../nbs/6_training/63_setup.ipynb #e70c213d

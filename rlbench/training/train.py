@@ -18,7 +18,7 @@ from pathlib import Path
 from ..algos.algorithm import Algorithm
 from ..buffers.datasets import load_ring
 from ..core.config import Config, add_file, read_config
-from ..core.settings import changed
+from ..core.settings import changed, check_flags, check_function
 from ..core.state import FileProblem, read_tree, reading, write_text
 from ..core.words import ConfigError, path_of, why_no_path
 from ..envs.find import checked_settings, find
@@ -103,10 +103,15 @@ def memory_from(given):
         return load_ring(given)
     return given
 
+# %% ../../nbs/6_training/68_train.ipynb #46606a19
+def is_one_name(text):
+    "True for a name that a folder may have"
+    return isinstance(text, str) and not why_no_path(text) and Path(text).name == text and text != ".."
+
 # %% ../../nbs/6_training/68_train.ipynb #082f547c
 def contradictions(run_id, resume, force, initialize_from, inference, memory):
     "What was said that cannot be meant together, in words; nothing if all is well"
-    if run_id is not None and (why_no_path(run_id) or Path(run_id).name != run_id or run_id == ".."):
+    if run_id is not None and not is_one_name(run_id):
         return f"run_id {run_id!r}: expected one name, not a path; say where runs live by folder"
     if resume and force:
         return "resume goes on with a run and force overwrites it; give one of them"
@@ -290,8 +295,11 @@ def attach_all(callbacks, trainer, resume):
         raise ConfigError(f"callbacks: expected a list of Callbacks or functions, got {callbacks!r}")
     hooks = [one for one in callbacks if isinstance(one, Callbacks)]
     for one in callbacks:
-        if not callable(one) and not hasattr(one, "attach"):
+        if isinstance(one, type) or not (callable(one) or hasattr(one, "attach")):
             raise ConfigError(f"callbacks: expected Callbacks or functions of (trainer, event), got {one!r}")
+        if not hasattr(one, "attach"):
+            check_function("callbacks", one, "trainer", "event")
+    for one in callbacks:
         if hasattr(one, "attach"): one.attach(trainer)
         else: trainer.watchers.append(one)
     for one in hooks if resume else ():
@@ -316,9 +324,10 @@ def train(env=None, algo=None,  # as for a Trainer; None: as the config file say
           progress=True, source="python", env_settings=None, **settings):
     "A trainer that has run for `steps` environment steps, or for so many `updates`"
     plan = agree(env, algo, config, source, settings, env_settings)
+    check_flags(resume=resume, fresh_episodes=fresh_episodes, force=force, inference=inference, progress=progress)
     wrong = contradictions(run_id, resume, force, initialize_from, inference, memory)
     folder = path_of(folder, "folder")
-    path = folder / run_id if run_id and not wrong else None
+    path = folder / run_id if not wrong and run_id else None
     if wrong: raise RunProblem(wrong)
     if path: check_clash(path, resume, force, inference)
     begun = None if resume else new_trainer(plan, memory)

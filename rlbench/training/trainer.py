@@ -12,13 +12,14 @@ import warnings
 import torch
 from tqdm.auto import tqdm
 
-from ..core.settings import whole_number
+from ..core.settings import check_flags, check_function, whole_number
 from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
 from ..core.words import path_of
 from ..envs.find import find
 from .actor import Policy
 from .checks import check_state, rehearse
 from .interrupts import StopOnInterrupt, Undivided
+from .learner import check_weights
 from .rule import UNITS
 from .setup import (as_told, cast_for, change, check_complete, check_scale, checked_config,
                                     checked_source, config_for, envs_for, memories_for, new_actors_and_learners,
@@ -72,6 +73,7 @@ class Stepwise(Undivided):
         "Advance to the n-th event that completes a step, update, episode or iteration, or that a predicate accepts"
         if not callable(what) and what not in UNITS:
             raise ValueError(f"until {what!r}: expected one of {', '.join(UNITS)}, or a function of an event")
+        if callable(what): check_function("until", what, "event")
         n = whole_number("until: n", n, low=1)
         while n > 0:
             self.check_possible(what)
@@ -98,18 +100,17 @@ class Stepwise(Undivided):
             raise ValueError(f"until {what!r} would never stop: {names} has settled and owes no more updates; "
                              "change a setting, or ask for another unit")
 
-    def run(self, steps=None, updates=None, progress=False, stop=lambda: False):
+    def run(self, steps=None, updates=None, progress=False, stop=None):
         "Advance for at least so many environment steps, and finish what is owed; or for so many updates, if there are"
         if (steps is None) == (updates is None):
             raise ValueError("run: give steps= (of the environment) or updates= (steps on minibatches), one of them")
-        if not callable(stop):
-            raise ValueError(f"run: stop = {stop!r}: expected a function that says when to stop")
+        if stop is not None: check_function("run: stop", stop)
         unit = "steps" if updates is None else "updates"
         count = whole_number(f"run: {unit}", steps if updates is None else updates)
         if updates: self.check_possible("update")
         goal = Progress(self, unit, getattr(self, unit) + count, progress)
         with torch_threads(self.settings.threads), goal.bar, StopOnInterrupt() as interrupt:
-            while not (goal.arrived and (unit == "updates" or not self.owed)) and not stop():
+            while not (goal.arrived and (unit == "updates" or not self.owed)) and not (stop and stop()):
                 if unit == "updates" and self.settled: break
                 event = self.advance()
                 if event: goal.show(event)
@@ -276,11 +277,12 @@ class Trainer(Asked):
 def from_tree(path, tree, env, actors, device, fresh_episodes):
     "The trainer that stands in a file"
     source = checked_source(path, env, tree["env"])
-    cast = saved_cast(path, tree["players"], find(source, tree["env_settings"]), actors, tree["state"])
+    found = find(source, tree["env_settings"])
+    cast = saved_cast(path, tree["players"], found, actors, tree["state"])
     config = config_for(cast)
     config.restore(tree["state"]["config"])
-    check_scale(config, tree["state"])
-    if device:
+    check_scale(config, tree["state"], counted=not found.makes_vectors)
+    if device is not None:
         config.add("load", dict(device=device))
         tree["state"]["config"] = config.state()
     memories = saved_memories(tree["state"]["learners"])
@@ -288,7 +290,9 @@ def from_tree(path, tree, env, actors, device, fresh_episodes):
     with closed_if_it_fails(trainer):
         check_state(trainer, tree["state"])
         trainer.restore(tree["state"], fresh_episodes)
-        for learner in trainer.learners.values(): rehearse(learner)
+        for learner in trainer.learners.values():
+            check_weights(learner)
+            rehearse(learner)
     return trainer
 
 # %% ../../nbs/6_training/64_trainer.ipynb #d155a4be
@@ -298,10 +302,13 @@ def load(path, env=None, # what makes the environment, where the run was made fr
          fresh_episodes=False): # leave the present episodes, where the environment cannot go back into them
     "The trainer that was saved; FileProblem says what is missing"
     path = path_of(path)
+    check_flags(fresh_episodes=fresh_episodes)
     tree = read_tree(path, kind="checkpoint")
     check_complete(path, tree)
-    try: return from_tree(path, tree, env, actors or {}, device, fresh_episodes)
+    try:
+        return from_tree(path, tree, env, {} if actors is None else actors, device, fresh_episodes)
     except Exception as problem:
         text = str(as_told(problem)).removeprefix(f"{path}: ")
-        other = f" (it was made with {tree['env']!r})" if env not in (None, tree["env"]) and tree["env"] else ""
+        elsewhere = env is not None and tree["env"] and repr(env) != repr(tree["env"])
+        other = f" (it was made with {tree['env']!r})" if elsewhere else ""
         raise FileProblem(f"{path}: {text}{other}") from problem
