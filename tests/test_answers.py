@@ -549,7 +549,10 @@ def test_a_vector_made_by_hand_says_that_it_cannot_end_early():
 
 # ---- the beat of replay
 
-@pytest.mark.parametrize("num_envs, every, rounds", [(8, 12, 80), (1, 4, 240), (5, 7, 137), (8, 4, 120)])
+BEATS = [(8, 12, 80), (16, 12, 80), (1, 4, 240), (5, 7, 137), (8, 4, 240), (16, 3, 320)]
+
+
+@pytest.mark.parametrize("num_envs, every, rounds", BEATS)
 def test_the_beat_is_kept_with_several_environments(num_envs, every, rounds):
     trainer = Trainer("CartPole-v1", "dqn", num_envs=num_envs, native=False, train_freq=every, learning_starts=1,
                       gradient_steps=1, batch_size=2, hidden=(2,))

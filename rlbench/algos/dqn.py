@@ -121,7 +121,7 @@ class ReplayedQ(Replaying, DQNSettings):
         return epsilon_greedy(q, noise, spread(self.epsilon, len(q), self.epsilon_spread, q.device), mask)
 
     def draw(self, memory, own, fresh, rng):
-        n = self.round_size()
+        n = self.rows_due(memory, fresh)
         if self.prioritized_replay_alpha:
             index, weight = own["priorities"].draw(rng, n, self.prioritized_replay_beta)
             drawn = Batch(index=index, weight=weight)

@@ -26,10 +26,12 @@ class Replaying:
         enough = min(self.learning_starts, places) - len(memory)
         return rounds(max(missing, enough), memory.num_envs)
 
-    def round_size(self):
-        "Rows that a round of updates needs"
-        return self.batch_size * self.gradient_steps
+    def rows_due(self, memory, fresh):
+        "How many rows are drawn: enough for a round of updates for each beat of the newest steps, and for one at least"
+        newest = min(sum(fresh.tolist()), memory.num_envs)
+        beats = memory.added // self.train_freq - (memory.added - newest) // self.train_freq
+        return self.batch_size * self.gradient_steps * max(1, beats)
 
     def cut(self, rows):
         "To-do list for so many rows"
-        return [None] if self.gradient_steps == 1 else np.array_split(np.arange(rows), self.gradient_steps)
+        return [None] if rows == self.batch_size else np.array_split(np.arange(rows), rows // self.batch_size)

@@ -121,7 +121,7 @@ class SACParts(SACNets):
         return act, {}, carry
 
     def draw(self, memory, own, fresh, rng):
-        return Batch(index=memory.uniform(rng, self.round_size()))
+        return Batch(index=memory.uniform(rng, self.rows_due(memory, fresh)))
 
     def targets(self, nets, rows, noise):
         recipe = nets.policy.head.noise

@@ -7,7 +7,6 @@ __all__ = ['Journal', 'recorded', 'snippet']
 
 # %% ../../nbs/8_lab/840_journal.ipynb #0f67952b
 import ast
-import math
 
 import numpy as np
 
@@ -39,10 +38,8 @@ def cast_text(trainer):
 
 # %% ../../nbs/8_lab/840_journal.ipynb #67deb572
 def value_text(value):
-    "A setting as code; what is not finite has no name of its own"
-    if isinstance(value, np.generic): value = value.item()
-    endless = isinstance(value, float) and not math.isfinite(value)
-    return f"float('{value}')" if endless else repr(plain(value))
+    "A setting as code; a number of numpy's as one of Python's"
+    return repr(plain(value.item() if isinstance(value, np.generic) else value))
 
 # %% ../../nbs/8_lab/840_journal.ipynb #50ed99f7
 def keyword_text(settings):
