@@ -8,6 +8,7 @@ import torch
 
 from rlbench import Trainer, Workbench, check_env, describe, evaluate, load, make, play, register, train
 from rlbench.algos.ppo import PPO
+from rlbench.buffers.ring import Ring
 from rlbench.core.state import FileProblem, same
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
@@ -180,6 +181,9 @@ ALONE = [
     (lambda: train(config=3), ConfigError, "expected the name of a file or folder, got 3"),
     (lambda: pole(hidden=(-3,)), ConfigError, "hidden = (-3,): expected numbers such as (64, 64) from 1 to 65,536"),
     (lambda: pole(hidden=(0,)), ConfigError, "hidden = (0,)"),
+    (lambda: train(np.zeros(3), "ppo", steps=9), EnvProblem, "expected an environment's id"),
+    (lambda: Ring("5", 1), ValueError, "Ring: capacity = '5': expected a whole number of at least 1"),
+    (lambda: Ring(5, 0), ValueError, "Ring: num_envs = 0: expected a whole number of at least 1"),
     (lambda: pole(lr=math.inf), ConfigError, "lr = inf: expected numbers of at most 3.4e+38"),
     (lambda: pole(ent_coef=1e300), ConfigError, "ent_coef = 1e+300: expected numbers of at most 3.4e+38"),
     (lambda: pole(threads=10**9), ConfigError, "threads = 1000000000: expected a whole number from 1 to 1,024"),

@@ -11,6 +11,7 @@ from math import ceil
 import numpy as np
 
 from ..core.batch import Batch, columns, each, like
+from ..core.settings import whole_number
 from ..core.state import FileProblem
 
 # %% ../../nbs/3_buffers/30_ring.ipynb #60fdd030
@@ -18,8 +19,8 @@ class Places:
     "Row numbers of the newest `capacity` rows of each of N environments"
 
     def __init__(self, capacity, num_envs):
-        self.capacity = int(capacity)
-        self.num_envs = num_envs
+        self.capacity = whole_number("Ring: capacity", capacity, low=1)
+        self.num_envs = whole_number("Ring: num_envs", num_envs, low=1)
         self.everyone = np.arange(num_envs)
         self.written = np.zeros(num_envs, np.int64)       # rows of each environment since the beginning
         self.forgotten = np.zeros(num_envs, np.int64)     # the first so many of them are not to be trusted

@@ -42,7 +42,8 @@ def agreed(path, what, there, given):
     "What a file or a caller says; ConfigError where neither does, or both and not the same"
     if given is None and there is None:
         raise ConfigError(f"which {what}? Name it, or put {what} = \"…\" at the top of a config file")
-    if None not in (given, there) and given != there:
+    both = given is not None and there is not None
+    if both and repr(given) != repr(there):
         raise ConfigError(f"file {path}: {what} = {there!r}, but the run was asked for with {given!r}")
     return there if given is None else given
 
