@@ -19,7 +19,6 @@ from ..envs.find import find
 from .actor import Policy
 from .checks import check_state, rehearse
 from .interrupts import StopOnInterrupt, Undivided
-from .learner import check_weights
 from .rule import UNITS
 from .setup import (as_told, cast_for, change, check_complete, check_scale, checked_config,
                                     checked_source, config_for, envs_for, memories_for, new_actors_and_learners,
@@ -291,7 +290,6 @@ def from_tree(path, tree, env, actors, device, fresh_episodes):
         check_state(trainer, tree["state"])
         trainer.restore(tree["state"], fresh_episodes)
         for learner in trainer.learners.values():
-            check_weights(learner)
             rehearse(learner)
     return trainer
 
