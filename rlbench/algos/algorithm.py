@@ -89,7 +89,7 @@ REGISTRY = {}
 def register(name):
     "Class decorator: file an algorithm under `name`"
     def file(cls):
-        if not isinstance(name, str) or not name.isidentifier():
+        if not isinstance(name, str) or not name.replace("-", "_").isidentifier():
             raise ConfigError(f"register {name!r}: expected a name such as 'my_ppo'")
         if not (isinstance(cls, type) and issubclass(cls, Algorithm) and is_dataclass(cls)):
             raise ConfigError(f"register {name!r}: expected a dataclass that inherits from Algorithm, got {cls!r}")
