@@ -259,13 +259,13 @@ class Furniture(Orders):
         self.controls.follow(owner)
         if owner.driver == "clock": self.clock.follow(owner)
         for panel in self.settings: panel.follow()
+        self.status.show(owner, moving, self.choice.who)
         begins = owner.state == "playing" and not self.moved
         self.moved = owner.state == "playing"
         if owner.error:
             if owner.error != self.complaint.trace:
                 accuse(self.complaint, owner)
         elif begins and self.complaint.passing: self.complaint.clear()
-        self.status.show(owner, moving, self.choice.who)
         self.heard.value = ""
 
     def look(self, card, function):
