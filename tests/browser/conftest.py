@@ -56,7 +56,12 @@ ASK = """async code => {
   await future.done;
   return text.trim(); }"""
 SHUTDOWN = "async () => { await window.jupyterapp.shell.currentWidget?.sessionContext?.shutdown(); }"
-PIXELS = """async el => { if (el.decode) await el.decode(); const c = document.createElement('canvas');
+# A picture that is replaced while it is decoded is looked at once more; one that is broken stays broken
+PIXELS = """async el => {
+  for (let left = 20; el.decode; left--) {
+    try { await el.decode(); break; }
+    catch (error) { if (!left) throw error; await new Promise(done => setTimeout(done, 50)); } }
+  const c = document.createElement('canvas');
   c.width = el.naturalWidth || el.width; c.height = el.naturalHeight || el.height;
   const x = c.getContext('2d'); x.drawImage(el, 0, 0);
   const d = x.getImageData(0, 0, c.width, c.height).data; let hash = 0, ink = 0;
