@@ -12,10 +12,11 @@ import math
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.functional import layer_norm
 
 from ..core.batch import Batch
 from .encoders import encoder
-from .networks import ACTIVATIONS, MLP, Trunk, linear
+from .networks import ACTIVATIONS, MLP, Trunk, after_layers, linear
 
 # %% ../../nbs/2_policies/25_heads.ipynb #9cd12547
 def signed_root(x):
@@ -139,29 +140,50 @@ def stacked_weights(layers):
     return torch.stack([layer.weight.detach() for layer in layers])
 
 # %% ../../nbs/2_policies/25_heads.ipynb #324aa376
-def stacked_mlp(x, weights, biases, between):
-    "K perceptrons at once: (K, B, inputs) -> (K, B, outputs)"
-    for i, (weight, bias) in enumerate(zip(weights, biases)):
-        if i: x = between(x)
-        x = torch.baddbmm(bias, x, weight.mT)
-    return x
+def stacked_mlp(x, weights, biases, functions):
+    "K perceptrons at once, with a function after each layer but the last: (K, B, inputs) -> (K, B, outputs)"
+    for weight, bias, function in zip(weights, biases, functions):
+        x = function(torch.baddbmm(bias, x, weight.mT))
+    return torch.baddbmm(biases[-1], x, weights[-1].mT)
+
+# %% ../../nbs/2_policies/25_heads.ipynb #b2814e16
+class StackedNormThen(nn.Module):
+    "Layer normalisation in K networks at once, then an activation: (K, B, size) -> the same"
+
+    def __init__(self, heads, size, activation):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(heads, 1, size))
+        self.bias = nn.Parameter(torch.zeros(heads, 1, size))
+        self.activation = activation
+
+    def forward(self, x):
+        return self.activation(torch.addcmul(self.bias, self.weight, layer_norm(x, x.shape[-1:])))
+
+# %% ../../nbs/2_policies/25_heads.ipynb #c0bbbb38
+def after_stacked(heads, hidden, activation, norm):
+    "What follows each hidden layer of K networks: functions, or modules"
+    alone = after_layers(hidden, activation, norm)
+    function = ACTIVATIONS[activation]
+    return alone if norm == "none" else [StackedNormThen(heads, size, function) for size in hidden]
 
 # %% ../../nbs/2_policies/25_heads.ipynb #13ff4e46
 class Critics(nn.Module):
     "K value networks of observation and action -> (B, K)"
     def __init__(self, observation_space, action_space, hidden, generator,
                  heads,  # K; 2 are twins
-                 activation="relu", encode="auto"):
+                 activation="relu", encode="auto",
+                 norm="none"):  # between the layers, a key of NORMS
         super().__init__()
         self.encode, seen = encoder(observation_space, generator, encode)
         self.encode_act, done = encoder(action_space, generator)
-        self.between = ACTIVATIONS[activation]
         self.heads = heads
 
         sizes = (seen + done, *hidden, 1)
         nets = [plain_layers(sizes, generator) for _ in range(heads)]
         self.weights = nn.ParameterList(stacked_weights(layers) for layers in zip(*nets))
         self.biases = nn.ParameterList(torch.zeros(heads, 1, size) for size in sizes[1:])
+        self.between = after_stacked(heads, hidden, activation, norm)
+        self.norms = nn.ModuleList(f for f in self.between if isinstance(f, nn.Module))
 
     def forward(self, obs, act):
         x = torch.cat([self.encode(obs), self.encode_act(act)], -1)
