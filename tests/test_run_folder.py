@@ -573,3 +573,11 @@ def test_printed_progress_names_the_behaviours(capsys):
     train(**CHASE, steps=120, num_envs=2, **TINY)
     said = capsys.readouterr().err
     assert "chaser" in said and "runner" in said
+
+
+def test_evaluations_are_a_tenth_of_the_steps_where_nobody_sets_their_beat(tmp_path):
+    train("CartPole-v1", "ppo", steps=40_000, n_epochs=2, batch_size=512, lr=1e-3, run_id="a", folder=tmp_path,
+          progress=False)
+    found = [row for row in rows(tmp_path / "a") if "eval_steps" in row]
+    assert 1 <= len(found) < 4                            # four beats have come; CartPole's episodes soon are long
+    assert sum(row["eval_steps"] for row in found) <= 1.5 * 40_000 / 10      # the last may be longer than thought

@@ -35,9 +35,10 @@ class RunSettings:
     checkpoint_every: int = hp(10_000, "environment steps between two checkpoints (or updates, in a run of so many)",
                                up="checkpoints are large", low=1, live=False)
     keep_checkpoints: int = hp(3, "newest checkpoints kept, besides the best", low=1, live=False)
-    eval_every: int = hp(10_000, "environment steps (or updates) between two greedy evaluations; 0: none, and the best "
-                                 "is the best in training", up="evaluation takes long", low=0, live=False)
-    eval_episodes: int = hp(20, "episodes in an evaluation", up="returns vary", low=1, high=1_000_000, live=False)
+    eval_every: int | None = hp(None, "environment steps (or updates) between two greedy evaluations; none: 10,000, "
+                                      "and as seldom as they are a tenth of all steps; 0: no evaluation, and the best "
+                                      "is the best in training", up="evaluation takes long", low=0, live=False)
+    eval_episodes: int = hp(10, "episodes in an evaluation", up="returns vary", low=1, high=1_000_000, live=False)
     tensorboard: bool = hp(False, "also write TensorBoard event files", live=False)
 
 # %% ../../nbs/6_training/67_runs.ipynb #6a378098
@@ -148,6 +149,7 @@ def evaluation_row(trainer, found):
         row[f"{mark}eval_mean"] = one.mean
         row[f"{mark}eval_std"] = one.std
         row[f"{mark}eval_length"] = float(one.lengths.mean())
+    row["eval_steps"] = max(int(one.lengths.sum()) for one in found_by_name(trainer, found).values())
     return row
 
 # %% ../../nbs/6_training/67_runs.ipynb #007140dd
@@ -207,6 +209,16 @@ def draw_row(events, row, unit):
     for name, value in row.items():
         if name != unit: events.add_scalar(name, value, row[unit])
 
+# %% ../../nbs/6_training/67_runs.ipynb #7c33d074
+def evaluation_due(run, trainer, before, now):
+    "Is there an evaluation between two counts: by the beat that was set, or as far as a tenth of all steps goes?"
+    every = run.settings.eval_every
+    if every is not None: return every and crossed(before, now, every)
+    if not crossed(before, now, 10_000): return False
+    lengths = [episodes.mean_length for episodes in trainer.env.episodes.values()]
+    expected = max(run.settings.eval_episodes * max(lengths), *run.evaluations[-1:], 0)
+    return run.unit == "updates" or sum(run.evaluations) + expected <= now / 10
+
 # %% ../../nbs/6_training/67_runs.ipynb #9b9150f0
 class RunFolder:
     "Writes a run while it goes on; reads the trainer and changes nothing in it"
@@ -221,6 +233,7 @@ class RunFolder:
         self.events = None                                # TensorBoard's writer, if asked for
         self.before = 0                                   # where the run stood at the last event
         self.told = 0                                     # rows of the trainer's metrics that are written
+        self.evaluations = []                             # steps that each evaluation took
         self.started = time.time()
 
     def __call__(self, trainer, event):
@@ -230,8 +243,7 @@ class RunFolder:
         self.before = now
         for row in self.new_rows(trainer, before):
             self.write(row)
-        evaluations = self.settings.eval_every
-        if evaluations and crossed(before, now, evaluations):
+        if evaluation_due(self, trainer, before, now):
             self.evaluate(trainer)
         if crossed(before, now, self.settings.checkpoint_every):
             self.checkpoint(trainer)
@@ -252,14 +264,16 @@ class RunFolder:
     def evaluate(self, trainer):
         "A greedy evaluation, as a row of metrics; everybody's best is kept"
         found = tell_evaluation(trainer, self.settings.eval_episodes, self.hooks)
-        self.write(evaluation_row(trainer, found))
+        row = evaluation_row(trainer, found)
+        self.evaluations.append(row["eval_steps"])
+        self.write(row)
         for who, one in found_by_name(trainer, found).items():
             keep_best(trainer, who, one.mean, self.status, self.unit)
 
     def checkpoint(self, trainer, state="running"):
         "Write the whole run, forget the oldest checkpoints, say how far we are"
         save_newest(self.path, trainer, self.unit, self.settings.keep_checkpoints)
-        scores = {} if self.settings.eval_every else trainer.env.episodes
+        scores = trainer.env.episodes if self.settings.eval_every == 0 else {}
         for who, episodes in scores.items():
             keep_best(trainer, who, episodes.mean_return, self.status, self.unit)
         write_text(self.path / "timers.json", timers_json(trainer.timers, trainer.metrics))
@@ -281,6 +295,7 @@ def take_up(run, trainer):
         kept = rows_until(run.metrics.read(), run.unit, run.before)
         run.status.read()
     run.metrics.write(kept)
+    run.evaluations = [steps for steps, _ in numbers_in(kept, "eval_steps")]
     run.started -= sum(seconds for seconds, _ in numbers_in(kept[-1:], "time"))
     for row in trainer.metrics.rows[-1:]:
         if "fresh_episodes" in row and not any("fresh_episodes" in one for one in kept[-1:]):
