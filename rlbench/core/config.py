@@ -267,7 +267,7 @@ def read_config(path):
     return tree
 
 # %% ../../nbs/0_core/05_config.ipynb #6558d819
-PLACES = dict(env=[str], algo=[str, dict], env_settings=[dict], default=[dict], behaviours=[dict])
+PLACES = dict(env=[str], algo=[str, dict], env_settings=[dict], preset=[str], default=[dict], behaviours=[dict])
 
 def misplaced(tree, sections, behaviours):
     "What in a file stands where it means nothing, in words; nothing if all is well"

@@ -60,6 +60,7 @@ TRAIN = {
     "algo": dict(nargs="?", help="name of an algorithm (`rlbench algorithms` lists them), or one for each behaviour: "
                                  "chaser=dqn,runner=ppo (default: as the file says)"),
     "--config": dict(metavar="FILE", help="TOML or JSON file with settings"),
+    "--preset": dict(metavar="NAME", help="settings found for this task, such as tuned"),
     "--set": dict(action="append", default=[], metavar="NAME=VALUE",
                   help="any setting, e.g. gamma=0.98 or agent.lr='linear(0.001, 0, 100000)'"),
     "--memory": dict(metavar="FILE", help="data to learn from, or a file for each behaviour: chaser=FILE,runner=FILE"),

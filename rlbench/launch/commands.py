@@ -75,7 +75,7 @@ def settings_of(args):
 def run_name(args, settings):
     "The name that was given, or one made of what is asked for"
     if args.run_id is not None: return args.run_id
-    plan = agree(args.env, by_behaviour(args.algo), args.config, "command line", settings)
+    plan = agree(args.env, by_behaviour(args.algo), args.config, "command line", settings, preset=args.preset)
     return name_of(plan.env, plan.cast.values(), plan.config.values["trainer"].seed)
 
 # %% ../../nbs/9_launch/90_commands.ipynb #6f2498ed
@@ -84,6 +84,7 @@ def run_train(args):
     run_id = run_name(args, settings)
     trainer = train(args.env, by_behaviour(args.algo), run_id=run_id, folder=args.folder, config=args.config,
                     resume=args.resume, fresh_episodes=args.fresh_episodes, force=args.force,
+                    preset=args.preset,
                     initialize_from=args.initialize_from, inference=args.inference, memory=by_behaviour(args.memory),
                     progress=not args.quiet, source="command line", **settings)
     print(trainer)

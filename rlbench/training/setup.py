@@ -30,6 +30,7 @@ from ..envs.env import EnvProblem
 from ..envs.tabular import model_of
 from .actor import Actor, actor_for
 from .learner import learner_for
+from .presets import add_preset
 from .rule import BrokenOff, Lost, metrics_row
 
 # %% ../../nbs/6_training/63_setup.ipynb #d50dbb93
@@ -87,10 +88,11 @@ def checked_config(config):
                       "lr=1e-3, and files to train(config=…)")
 
 # %% ../../nbs/6_training/63_setup.ipynb #d926deb4
-def config_for(cast):
+def config_for(cast, env=None, preset=None):
     "A Config with a section for the trainer and one for every behaviour that learns, players' own settings in it"
     sections = {name: class_of(player) for name, player in cast.items() if class_of(player)}
     config = Config(dict(trainer=TrainerSettings, **sections))
+    add_preset(config, preset, env, cast)
     for name, player in cast.items():
         if isinstance(player, Algorithm):
             config.add("python", {name: changed(player)})

@@ -27,6 +27,7 @@ from .callbacks import Callbacks
 from .checkpoints import RunProblem, find_run, newest_trainer
 from .claims import claimed, clear, has_begun, not_a_run
 from .interrupts import StopOnInterrupt
+from .presets import add_preset
 from .runs import RunFolder, RunSettings, summary_writer, take_up, unit_of
 from .setup import TrainerSettings, cast_for, check_complete, class_of, named
 from .trainer import Trainer
@@ -62,10 +63,11 @@ class Plan:
         return self.config.values["run"]
 
 # %% ../../nbs/6_training/68_train.ipynb #98f16551
-def layered(cast, path, source, settings):
-    "The Config of a run: a file's layers, then what Algorithm objects bring along, then the caller's"
+def layered(cast, path, source, settings, preset=None): # preset: None, or (its name, id of the environment)
+    "The Config of a run: a preset's layer, then a file's, then what Algorithm objects bring along, then the caller's"
     learners = {who: class_of(player) for who, player in cast.items() if class_of(player)}
     config = Config(dict(trainer=TrainerSettings, run=RunSettings, **learners))
+    if preset: add_preset(config, *preset, cast)
     if path is not None: add_file(config, path, list(cast))
     for who, player in cast.items():
         if isinstance(player, Algorithm):
@@ -81,7 +83,7 @@ def check_runs_no_code(path, env):
                           f"rlbench train {env} …, or train({env!r}, …)")
 
 # %% ../../nbs/6_training/68_train.ipynb #7cbf5984
-def agree(env, algo, path, source, settings, env_settings=None):
+def agree(env, algo, path, source, settings, env_settings=None, preset=None):
     "The Plan of a file (or None) and a caller together"
     said = {} if path is None else read_config(path)
     there = {what: said[what] for what in ("env", "algo") if isinstance(said.get(what), (str, dict))}
@@ -93,7 +95,9 @@ def agree(env, algo, path, source, settings, env_settings=None):
     given_cast = None if algo is None else cast_for(world, algo)
     agreed(path, "algo", said_cast and names_of(said_cast), given_cast and names_of(given_cast))
     cast = given_cast or said_cast
-    return Plan(env, env_settings, cast, layered(cast, path, source, settings))
+    if "preset" in said: preset = agreed(path, "preset", said["preset"], preset)
+    preset = None if preset is None else (preset, env)
+    return Plan(env, env_settings, cast, layered(cast, path, source, settings, preset))
 
 # %% ../../nbs/6_training/68_train.ipynb #8440351e
 def memory_from(given):
@@ -312,7 +316,8 @@ ENDINGS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 
 # %% ../../nbs/6_training/68_train.ipynb #c7fab78d
 def train(env=None, algo=None,  # as for a Trainer; None: as the config file says
-          *, run_id=None,       # name of the run; without one nothing is written
+          *, preset=None,       # name of settings found for this task, such as "tuned"
+          run_id=None,          # name of the run; without one nothing is written
           folder="runs",        # where runs live
           config=None,          # a TOML or JSON file
           resume=False,         # go on from the newest checkpoint
@@ -324,7 +329,7 @@ def train(env=None, algo=None,  # as for a Trainer; None: as the config file say
           callbacks=(),         # watchers: Callbacks, or functions of (trainer, event)
           progress=True, source="python", env_settings=None, **settings):
     "A trainer that has run for `steps` environment steps, or for so many `updates`"
-    plan = agree(env, algo, config, source, settings, env_settings)
+    plan = agree(env, algo, config, source, settings, env_settings, preset)
     check_flags(resume=resume, fresh_episodes=fresh_episodes, force=force, inference=inference, progress=progress)
     wrong = contradictions(run_id, resume, force, initialize_from, inference, memory)
     folder = path_of(folder, "folder")

@@ -216,7 +216,8 @@ class Trainer(Asked):
 
     def __init__(self, env,         # gymnasium id, 'file.py:Name', or what makes one
                  algo=None,         # name, Algorithm or Actor, or {behaviour: one of these}
-                 *, config=None,    # a Config that was put together before
+                 *, preset=None,    # name of settings found for this task, such as "tuned"
+                 config=None,       # a Config that was put together before
                  env_settings=None, # of the environment's constructor
                  memory=None,       # a memory from outside, or {behaviour: memory}
                  **settings):       # by name, for every behaviour that has it
@@ -224,7 +225,7 @@ class Trainer(Asked):
         source = find(env, env_settings)
         self.env_settings = env_settings or {}
         self.cast = cast_for(source, algo)
-        self.config = checked_config(config) or config_for(self.cast)
+        self.config = checked_config(config) or config_for(self.cast, env, preset)
         self.config.add("python", settings)
         self.settings = self.config.values["trainer"]
         torch.set_num_threads(self.settings.threads)      # another number gives other last bits
@@ -251,8 +252,7 @@ class Trainer(Asked):
     def fresh(self):
         "A new trainer with the present settings, at the start"
         given = {name: learner.memory.twin() for name, learner in self.learners.items() if learner.given}
-        config = self.config.copy()
-        return told_before(self.source, self.cast, config, self.env_settings, given)
+        return told_before(self.source, self.cast, self.config.copy(), self.env_settings, given)
 
     def fork(self, **changes):
         "A second trainer at the same place, with some settings changed"
