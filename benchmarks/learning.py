@@ -1,163 +1,71 @@
-"""Does it learn? Every algorithm on its tasks, over five seeds, with settings that are fixed here.
+"""Does it learn? Every algorithm on its tasks, over fixed seeds, with settings that are fixed in learning_tasks.py.
 
-    python benchmarks/learning.py [--only NAME ...] [--seeds 5] [--write]
+    python benchmarks/learning.py [--only NAME ...] [--long] [--seeds 5] [--again] [--write]
 
-Prints a table of greedy returns (mean of 100 evaluation episodes a seed). --write keeps it in
-benchmarks/results/learning.md, with every seed in learning.json; what was measured before of tasks
-that are not run again stays.
+Prints a table of greedy returns (mean of 100 evaluation episodes a seed). --write keeps each seed as it ends in
+benchmarks/results/learning.json, and the page with its curves in learning.md; what stands there already, of tasks
+that have not changed since, is not run again, unless --again says so. Tasks marked as long are run with --long,
+or by name.
 """
 import argparse
 import json
 import os
-import statistics
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from time import process_time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.learning_page import draw, page
+from benchmarks.learning_tasks import TASKS
+
 RESULTS = Path(__file__).resolve().parent / "results"
 KEPT = RESULTS / "learning.json"
-SOLVED = "solved, as registered by gymnasium"
-RLLIB_PG = "RLlib's policy gradient, within 100,000 steps"
+LOOKS = 10                                         # at the policy on the way, of ten episodes each
 
 
-@dataclass(frozen=True)
-class Task:
-    "What is trained where, for how long, and what is expected"
-    env: str
-    algo: str
-    steps: int                                     # of the environment; whole iterations
-    level: float | None                            # that the median seed must reach; None: the optimum
-    source: str                                    # of the level
-    settings: dict = field(default_factory=dict)   # everything else is at its default
-
-    def trainer(self, seed):
-        from rlbench import Trainer
-        memory = expert_episodes(10) if self.algo == "bc" else None
-        return Trainer(self.env, self.algo, seed=seed, memory=memory, **self.settings)
-
-
-def expert_episodes(episodes):
-    "A Ring with episodes of CartPole-v1 played by a rule that never lets the pole fall"
-    import numpy as np
-    from rlbench.buffers.ring import Ring
-    from rlbench.core.batch import Batch
-    from rlbench.envs.find import make
-    env = make("CartPole-v1", num_envs=episodes)
-    obs = env.reset(0)["agent"]
-    ring = Ring(500, episodes)
-    for _ in range(500):
-        place, speed, angle, turning = obs.T
-        act = (angle + .4 * turning + .05 * speed + .02 * place > 0).astype(np.int64)
-        step = env.step(dict(agent=act))["agent"]
-        row = Batch(obs=obs, act=act, rew=step.rew, term=step.term, trunc=step.trunc, next_obs=step.next_obs)
-        ring.add(row, step.valid)
-        obs = step.obs
-    return ring
-
-
-DQN = dict(
-    n_step=3,
-    lr="linear(0.001, 0, 50000)",
-    batch_size=128,
-    train_freq=4,
-    gradient_steps=2,
-    target_update_interval=200,
-    epsilon="linear(1, 0.01, 6000)",
-    hidden=[128, 128],
-)
-CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
-TASKS = {
-    "qlearning-cliff": Task(
-        "rlbench/CliffWalk-v0", "qlearning", 40_000, -13, "optimal path (Sutton & Barto, example 6.6)", CLIFF),
-    "qlearning-rooms": Task(
-        "rlbench/FourRooms-v0", "qlearning", 40_000, None, "optimal path, by dynamic programming",
-        CLIFF | dict(env_settings=dict(step=-1.))),
-    "count-bonus-lake": Task(
-        "FrozenLake-v1", "count_bonus", 8_000, 1, "the goal is reached",
-        dict(env_settings=dict(map_name="8x8", is_slippery=False))),
-    "dqn-cartpole": Task("CartPole-v1", "dqn", 50_000, 475, SOLVED, DQN),
-    "dqn-prioritised": Task(
-        "CartPole-v1", "dqn", 50_000, 475, SOLVED,
-        DQN | dict(prioritized_replay_alpha=.6, prioritized_replay_beta="linear(0.4, 1, 50000)")),
-    "dqn-boltzmann": Task(
-        "CartPole-v1", "dqn", 50_000, 475, SOLVED,
-        DQN | dict(exploration="boltzmann", temperature="linear(1, 0.05, 10000)")),
-    "dqn-weight-noise": Task("CartPole-v1", "dqn", 50_000, 475, SOLVED, DQN | dict(exploration="weights")),
-    "ppo-cartpole": Task(
-        "CartPole-v1", "ppo", 99_840, 475, SOLVED,
-        dict(gamma=.98, gae_lambda=.8, lr="linear(0.001, 0, 100000)", clip_range="linear(0.2, 0, 100000)",
-             n_steps=32, n_epochs=20, batch_size=256)),
-    "ppo-pendulum": Task(
-        "Pendulum-v1", "ppo", 198_656, -250, "threshold used by Tianshou's tests",
-        dict(gamma=.9, gae_lambda=.95, lr="linear(0.001, 0.0001, 200000)", n_steps=256, n_epochs=10,
-             batch_size=128, max_grad_norm=None)),
-    "dqn-defaults": Task("CartPole-v1", "dqn", 50_000, 475, SOLVED),
-    "dqn-defaults-acrobot": Task("Acrobot-v1", "dqn", 30_000, -100, SOLVED),
-    "ppo-defaults": Task("CartPole-v1", "ppo", 99_328, 475, SOLVED),
-    "ppo-defaults-acrobot": Task("Acrobot-v1", "ppo", 99_328, -100, SOLVED),
-    "sac-pendulum": Task("Pendulum-v1", "sac", 20_000, -170, "Stable-Baselines3's SAC, within as many steps"),
-    "bc-cartpole": Task("CartPole-v1", "bc", 0, 475, SOLVED + "; from ten episodes of an expert, no step taken"),
-    "reinforce-cartpole": Task("CartPole-v1", "reinforce", 50_000, 150, RLLIB_PG, dict(lr=.01)),
-    "reinforce-no-baseline": Task("CartPole-v1", "reinforce", 50_000, 150, RLLIB_PG, dict(lr=.01, baseline=False)),
-    "recurrent-cartpole": Task(
-        "rlbench/StatelessCartPole-v0", "recurrent_ppo", 199_936, 350,
-        "RLlib's PPO with LSTM, within 2,000,000 steps; its R2D2: 100 within 50,000",
-        dict(gamma=.98, gae_lambda=.8, lr="linear(0.002, 0, 200000)", clip_range="linear(0.2, 0, 200000)",
-             n_steps=32, n_epochs=10, normalize_obs=True)),
-    "recurrent-repeat": Task(
-        "rlbench/RepeatAfterMe-v0", "recurrent_ppo", 25_600, 50,
-        "RLlib's PPO with LSTM, within 100,000 steps; the best is 98",
-        dict(env_settings=dict(delay=2, length=100), gamma=.9, lr=3e-3, n_steps=64, n_epochs=8, batch_size=128)),
-    "masked-ppo": Task(
-        "rlbench/Forbidden-v0", "ppo", 20_480, 25.7, "95 % of the optimum, 27.09 by counting the masks",
-        dict(n_steps=64, n_epochs=4, batch_size=128)),
-    "hybrid-ppo": Task(
-        "rlbench/SideAndForce-v0", "ppo", 20_480, 7.2,
-        "90 % of the best, as ML-Agents asks of hybrid PPO within 20,000 steps; the best is 8",
-        dict(n_steps=64, n_epochs=4, batch_size=128, lr=3e-3, gamma=0.)),
-}
-
-
-def learn_it_all(trainer, evaluate):
-    "Learn until nothing is owed any more, where the memory is given -> [(updates, mean return)]"
+def learn_it_all(trainer):
+    "Learn until nothing is owed any more, where the memory is given"
     while not trainer.settled:
         trainer.until("iteration")
-    return [(trainer.updates, evaluate(trainer, 10, seed=2).mean)]
+        yield trainer.updates
 
 
-def learn_in_tenths(trainer, steps, evaluate):
-    "Train, with ten looks on the way -> [(steps, mean return)]"
-    curve = []
-    for tenth in range(1, 11):
-        trainer.run(steps * tenth // 10 - trainer.steps)
-        curve.append((trainer.steps, evaluate(trainer, 10, seed=2).mean))
-    return curve
+def learn_in_tenths(trainer, steps):
+    "Train, with pauses on the way"
+    for tenth in range(1, LOOKS + 1):
+        trainer.run(max(0, steps * tenth // LOOKS - trainer.steps))
+        yield trainer.steps
 
 
 def train_one(name, seed):
     "One seed -> its greedy returns on the way, and over 100 episodes at the end"
     import torch
     from rlbench import evaluate
-    from rlbench.envs.tabular import model_of
     torch.set_num_threads(1)
     task = TASKS[name]
     trainer = task.trainer(seed)
-    curve = learn_in_tenths(trainer, task.steps, evaluate) if task.steps else learn_it_all(trainer, evaluate)
+    curve = [(0, evaluate(trainer, 10, seed=2).mean)]
+    spent = 0.
+    begun = process_time()
+    for count in learn_in_tenths(trainer, task.steps) if task.steps else learn_it_all(trainer):
+        spent += process_time() - begun
+        if task.steps: curve.append((count, evaluate(trainer, 10, seed=2).mean))
+        begun = process_time()
     final = evaluate(trainer, 100, seed=1)
-    row = dict(name=name, seed=seed, steps=trainer.steps, updates=trainer.updates, curve=curve,
-               mean=final.mean, std=final.std, length=float(final.lengths.mean()))
-    model = model_of(trainer.env.single)
-    if model is not None:                          # small worlds are solved exactly
-        row["best"] = best_return(model, trainer)
-    print(f"  {name} seed {seed}: {final.mean:.1f} ± {final.std:.1f} after {row['steps']:,} steps", flush=True)
-    return row
+    return dict(name=name, seed=seed, task=task.told, steps=trainer.steps, updates=trainer.updates,
+                minutes=round(spent / 60, 2), mean=final.mean, std=final.std, length=float(final.lengths.mean()),
+                best=best_return(trainer), curve=curve)
 
 
-def best_return(model, trainer, episodes=50):
-    "Return of the policy that is greedy in the exact values, played in the environment"
+def best_return(trainer, episodes=50):
+    "Return of the policy that is greedy in the exact values of a small world, played there; None where it is not small"
     from rlbench.envs.find import find
-    from rlbench.envs.tabular import solve
+    from rlbench.envs.tabular import model_of, solve
+    model = model_of(trainer.env.single)
+    if model is None: return None
     _, q = solve(model, trainer.learner.algo.gamma)
     game = find(trainer.source, trainer.env_settings).vector(1, native=False)
     obs = game.reset(1)["agent"]
@@ -172,78 +80,60 @@ def best_return(model, trainer, episodes=50):
     return float(total / episodes)
 
 
-COLUMNS = ("task", "environment", "algorithm", "steps", "seeds", "median", "mean ± spread over seeds",
-           "lowest, highest", "level", "")
+def read_kept():
+    "{(task, seed): row} of what was measured, as far as the tasks are still the same"
+    rows = json.loads(KEPT.read_text()) if KEPT.exists() else []
+    same = [row for row in rows if row["name"] in TASKS and row["task"] == TASKS[row["name"]].told]
+    return {(row["name"], row["seed"]): row for row in same}
 
 
-def line(cells):
-    "A line of a table"
-    return f"| {' | '.join(cells)} |"
+def in_order(kept):
+    "Rows as the tasks stand"
+    return sorted(kept.values(), key=lambda row: (list(TASKS).index(row["name"]), row["seed"]))
 
 
-def table_row(name, rows):
-    "One line of the table"
-    task = TASKS[name]
-    means = [row["mean"] for row in rows]
-    level = rows[0]["best"] if task.level is None else task.level
-    median = statistics.median(means)
-    spread = statistics.stdev(means) if len(means) > 1 else 0.
-    verdict = "reached" if median >= level - 1e-6 else "not reached"
-    cells = [name, task.env, task.algo, f"{task.steps:,}", str(len(rows)), f"{median:.2f}",
-             f"{statistics.mean(means):.2f} ± {spread:.2f}", f"{min(means):.2f}, {max(means):.2f}",
-             f"{level:g} ({task.source})", verdict]
-    return line(cells)
+def write(kept):
+    "All rows, one a line, and the page; whoever reads meanwhile sees the old ones or the new"
+    lines = ",\n".join(json.dumps(row) for row in in_order(kept))
+    for path, text in {KEPT: f"[\n{lines}\n]\n", RESULTS / "learning.md": page(in_order(kept))}.items():
+        fresh = path.with_suffix(".tmp")
+        fresh.write_text(text)
+        fresh.replace(path)
 
 
-def page(rows):
-    "The whole page"
-    by_name = {}
-    for row in rows:
-        by_name.setdefault(row["name"], []).append(row)
-    lines = [
-        "# Learning",
-        "",
-        "`python benchmarks/learning.py --write`",
-        "",
-        "Mean return of 100 greedy episodes a seed, on environments of their own, seeds 0 to 4; "
-        "the median seed is held against the level.",
-        "",
-        line(COLUMNS),
-        line(["---"] * len(COLUMNS)),
-        *[table_row(name, by_name[name]) for name in by_name],
-        "",
-        "Settings, everything else at its default:",
-        "",
-        *[f"* {name}: `{TASKS[name].settings}`" for name in by_name],
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def place_in_table(row):
-    "Where a row stands among all"
-    return list(TASKS).index(row["name"]), row["seed"]
+def measure(jobs, workers):
+    "Rows of the table as they are ready"
+    with ProcessPoolExecutor(workers) as pool:
+        for done in as_completed([pool.submit(train_one, *job) for job in jobs]):
+            row = done.result()
+            print(f"  {row['name']} seed {row['seed']}: {row['mean']:.1f} ± {row['std']:.1f} after {row['steps']:,} "
+                  f"steps, {row['minutes']:.1f} CPU minutes", flush=True)
+            yield row
 
 
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    args.add_argument("--only", nargs="+", choices=TASKS, default=list(TASKS))
+    args.add_argument("--only", nargs="+", choices=TASKS)
+    args.add_argument("--long", action="store_true")
     args.add_argument("--seeds", type=int, default=5)
     args.add_argument("--workers", type=int, default=os.cpu_count())
+    args.add_argument("--again", action="store_true")
     args.add_argument("--write", action="store_true")
     args = args.parse_args()
 
-    jobs = [(name, seed) for name in args.only for seed in range(args.seeds)]
-    with ProcessPoolExecutor(args.workers) as pool:
-        rows = list(pool.map(train_one, *zip(*jobs)))
-    if args.write and KEPT.exists():
-        kept = json.loads(KEPT.read_text())
-        rows += [row for row in kept if row["name"] in TASKS and row["name"] not in args.only]
-    rows.sort(key=place_in_table)
-    print(page(rows))
+    names = args.only or [name for name, task in TASKS.items() if args.long or not task.long]
+    kept = read_kept()
+    jobs = [(name, seed) for name in names for seed in range(args.seeds)]
+    missing = [job for job in jobs if args.again or not args.write or job not in kept]
+    print(f"{len(missing)} of {len(jobs)} runs to make", flush=True)
+    rows = {} if not args.write else kept
+    for row in measure(missing, args.workers):
+        rows[row["name"], row["seed"]] = row
+        if args.write: write(rows)
+    print(page(in_order(rows)))
     if args.write:
-        (RESULTS / "learning.md").write_text(page(rows))
-        KEPT.write_text(json.dumps(rows, indent=1))
+        write(rows)
+        draw(in_order(rows), RESULTS / "learning.png")
 
 
 if __name__ == "__main__":

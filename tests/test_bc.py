@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.learning import expert_episodes
+from benchmarks.learning_tasks import expert_episodes
 from rlbench import Trainer, evaluate, load
 from rlbench.buffers.ring import ClosedRing, Ring
 from rlbench.core.batch import Batch

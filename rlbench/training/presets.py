@@ -49,7 +49,8 @@ def preset_for(name, # of the preset, such as "tuned"
                env,  # id of the environment
                algo):# name of the algorithm
     "The Preset of a task; ConfigError says what there is"
-    if name not in PRESETS: raise ConfigError(unknown("preset", name, PRESETS))
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ConfigError(unknown("preset", name, PRESETS))
     found = PRESETS[name]
     if (env, algo) in found: return found[env, algo]
     raise ConfigError(f"preset {name!r} knows nothing of {algo} on {env}: {nearest_presets(found, env, algo)}")

@@ -1,0 +1,121 @@
+"What is trained where, for how long, and what is expected: a line of the learning table each"
+from dataclasses import dataclass, field
+
+from rlbench.training.presets import preset_for
+
+SOLVED = "solved, as registered by gymnasium"
+RLLIB_PG = "RLlib's policy gradient, within 100,000 steps"
+
+
+@dataclass(frozen=True)
+class Task:
+    "What is trained where, for how long, and what is expected"
+    env: str
+    algo: str
+    steps: int                                     # of the environment; 0: from given data alone
+    level: float | None                            # that the median seed must reach; None: the optimum
+    source: str                                    # of the level
+    settings: dict = field(default_factory=dict)   # everything else is at its default
+    preset: str | None = None
+    long: bool = False                             # run only when asked for by name, or by --long
+    note: str = ""                                 # what was tried, where it is not reached
+
+    def trainer(self, seed):
+        from rlbench import Trainer
+        memory = expert_episodes(10) if self.algo == "bc" else None
+        return Trainer(self.env, self.algo, seed=seed, memory=memory, preset=self.preset, **self.settings)
+
+    @property
+    def told(self):
+        "All that decides what comes out, in words"
+        found = preset_for(self.preset, self.env, self.algo).settings if self.preset else {}
+        chosen = [f"{name}={value!r}" for name, value in (found | self.settings).items()]
+        named = [f"preset {self.preset}:"] if self.preset else []
+        return ", ".join([self.env, self.algo, f"{self.steps:,} steps", *named, *chosen])
+
+
+def tuned(env, algo, level, source, **more):
+    "The task that proves a preset"
+    return Task(env, algo, preset_for("tuned", env, algo).steps, level, source, preset="tuned", **more)
+
+
+def expert_episodes(episodes):
+    "A Ring with episodes of CartPole-v1 played by a rule that never lets the pole fall"
+    import numpy as np
+    from rlbench.buffers.ring import Ring
+    from rlbench.core.batch import Batch
+    from rlbench.envs.find import make
+    env = make("CartPole-v1", num_envs=episodes)
+    obs = env.reset(0)["agent"]
+    ring = Ring(500, episodes)
+    for _ in range(500):
+        place, speed, angle, turning = obs.T
+        act = (angle + .4 * turning + .05 * speed + .02 * place > 0).astype(np.int64)
+        step = env.step(dict(agent=act))["agent"]
+        row = Batch(obs=obs, act=act, rew=step.rew, term=step.term, trunc=step.trunc, next_obs=step.next_obs)
+        ring.add(row, step.valid)
+        obs = step.obs
+    return ring
+
+
+DQN = dict(
+    n_step=3,
+    lr="linear(0.001, 0, 50000)",
+    batch_size=128,
+    train_freq=4,
+    gradient_steps=2,
+    target_update_interval=200,
+    epsilon="linear(1, 0.01, 6000)",
+    hidden=[128, 128],
+)
+CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
+FAMILIES = {
+    "tables": {
+        "qlearning-cliff": tuned(
+            "rlbench/CliffWalk-v0", "qlearning", -13, "optimal path (Sutton & Barto, example 6.6)"),
+        "qlearning-rooms": Task(
+            "rlbench/FourRooms-v0", "qlearning", 40_000, None, "optimal path, by dynamic programming",
+            CLIFF | dict(env_settings=dict(step=-1.))),
+        "count-bonus-lake": Task(
+            "FrozenLake-v1", "count_bonus", 8_000, 1, "the goal is reached",
+            dict(env_settings=dict(map_name="8x8", is_slippery=False))),
+    },
+    "values": {
+        "dqn-defaults": Task("CartPole-v1", "dqn", 50_000, 475, SOLVED),
+        "dqn-defaults-acrobot": Task("Acrobot-v1", "dqn", 30_000, -100, SOLVED),
+        "dqn-prioritised": Task(
+            "CartPole-v1", "dqn", 50_000, 475, SOLVED,
+            DQN | dict(prioritized_replay_alpha=.6, prioritized_replay_beta="linear(0.4, 1, 50000)")),
+        "dqn-boltzmann": Task(
+            "CartPole-v1", "dqn", 50_000, 475, SOLVED,
+            DQN | dict(exploration="boltzmann", temperature="linear(1, 0.05, 10000)")),
+        "dqn-weight-noise": Task("CartPole-v1", "dqn", 50_000, 475, SOLVED, DQN | dict(exploration="weights")),
+    },
+    "policies, on-policy": {
+        "reinforce-cartpole": tuned("CartPole-v1", "reinforce", 150, RLLIB_PG),
+        "reinforce-no-baseline": Task("CartPole-v1", "reinforce", 50_000, 150, RLLIB_PG, dict(lr=.01, baseline=False)),
+        "ppo-defaults": Task("CartPole-v1", "ppo", 99_328, 475, SOLVED),
+        "ppo-defaults-acrobot": Task("Acrobot-v1", "ppo", 99_328, -100, SOLVED),
+        "ppo-cartpole": tuned("CartPole-v1", "ppo", 475, SOLVED),
+        "ppo-pendulum": tuned("Pendulum-v1", "ppo", -250, "threshold used by Tianshou's tests"),
+        "masked-ppo": tuned("rlbench/Forbidden-v0", "ppo", 25.7, "95 % of the optimum, 27.09 by counting the masks"),
+        "hybrid-ppo": tuned(
+            "rlbench/SideAndForce-v0", "ppo", 7.2,
+            "90 % of the best, as ML-Agents asks of hybrid PPO within 20,000 steps; the best is 8"),
+        "recurrent-cartpole": tuned(
+            "rlbench/StatelessCartPole-v0", "recurrent_ppo", 350,
+            "RLlib's PPO with LSTM, within 2,000,000 steps; its R2D2: 100 within 50,000"),
+        "recurrent-repeat": Task(
+            "rlbench/RepeatAfterMe-v0", "recurrent_ppo", 25_600, 50,
+            "RLlib's PPO with LSTM, within 100,000 steps; the best is 98",
+            dict(env_settings=dict(delay=2, length=100), gamma=.9, lr=3e-3, n_steps=64, n_epochs=8, batch_size=128)),
+    },
+    "policies, off-policy": {
+        "sac-pendulum": Task("Pendulum-v1", "sac", 20_000, -170, "Stable-Baselines3's SAC, within as many steps"),
+    },
+    "from given data": {
+        "bc-cartpole": Task("CartPole-v1", "bc", 0, 475, SOLVED + "; from ten episodes of an expert, no step taken"),
+    },
+}
+TASKS = {name: task for tasks in FAMILIES.values() for name, task in tasks.items()}
+FAMILY = {name: family for family, tasks in FAMILIES.items() for name in tasks}
