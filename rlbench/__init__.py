@@ -19,6 +19,7 @@ HOMES = dict( # what can be had from here, and the module it lives in
     make="envs.find",
     play="launch.commands",
     register="algos.algorithm",
+    suggest="training.suggest",
     train="training.train",
 )
 

@@ -330,6 +330,9 @@ def test_lab(terminal, tmp_path, monkeypatch):
     nbformat.validate(notebook)
     assert "rlbench.Workbench('Acrobot-v1', 'dqn')" in notebook.cells[0].source
     assert called[0][1][1:4] == ["-m", "jupyterlab", "workbench.ipynb"]
+    terminal("lab", "Acrobot-v1", "--notebook", "asks.ipynb")
+    first, second = nbformat.read(tmp_path / "asks.ipynb", 4).cells
+    assert "rlbench.suggest('Acrobot-v1')" in first.source and "choices[0].algo" in second.source
     (tmp_path / "workbench.ipynb").write_text("mine")
     terminal("lab")
     assert (tmp_path / "workbench.ipynb").read_text() == "mine"

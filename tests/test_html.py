@@ -15,6 +15,7 @@ from rlbench.core.batch import Batch, TextTable, describe
 from rlbench.core.config import Config, Explanation, Explanations
 from rlbench.core.settings import fields_of
 from rlbench.envs.find import check_env
+from rlbench.training.suggest import Suggestion, suggest
 from rlbench.training.trainer import Trainer
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -52,6 +53,7 @@ SHOWN = {
     TextTable: lambda: TextTable((EVIL, "b"), [(EVIL, 1)]),
     Explanation: lambda: explanation(EVIL),
     Explanations: lambda: Explanations([explanation(EVIL)]),
+    Suggestion: lambda: suggest(EvilWalk, seconds=.4),
 }
 
 

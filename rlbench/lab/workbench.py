@@ -26,7 +26,8 @@ def trainer_for(env, algo, settings):
     "A trainer that is given, or a new one; ConfigError where a given one is told what it is"
     if not isinstance(env, Trainer):
         if algo is None and isinstance(env, str):
-            raise ConfigError(f"which algorithm? Workbench({env!r}, \"ppo\"), for example")
+            raise ConfigError(f"which algorithm? Workbench({env!r}, \"ppo\"), for example; rlbench.suggest({env!r}) "
+                              "tries some")
         return Trainer(env, algo, **settings)
     told = [*(["algo"] if algo else []), *settings]
     if told:

@@ -7,8 +7,8 @@ __all__ = ['FLAGS', 'KINDS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 
            'by_behaviour', 'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation',
            'text_of_evaluation', 'named_trainer', 'run_evaluate', 'drawn', 'frames_of', 'kind_of_film',
            'write_animation', 'play', 'run_play', 'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview',
-           'kind_of', 'run_algorithms', 'settings_table', 'run_explain', 'bench_notebook', 'run_lab', 'tell_line',
-           'carry_out']
+           'kind_of', 'run_algorithms', 'settings_table', 'run_explain', 'run_suggest', 'bench_notebook', 'run_lab',
+           'tell_line', 'carry_out']
 
 # %% ../../nbs/9_launch/90_commands.ipynb #2fa4d380
 import importlib.util
@@ -36,6 +36,7 @@ from ..training.evaluate import evaluate
 from ..training.checkpoints import RunProblem, find_run, newest, trainer_of
 from ..training.runs import RunSettings
 from ..training.setup import TrainerSettings
+from ..training.suggest import suggest
 from ..training.train import agree, train
 from ..training.trainer import load
 
@@ -272,12 +273,22 @@ def run_explain(args):
     print(config.explain(args.setting) if args.setting else settings_table(config.sections))
     return 0
 
+# %% ../../nbs/9_launch/90_commands.ipynb #f1c23b20
+def run_suggest(args):
+    print(suggest(args.env, args.seconds))
+    return 0
+
 # %% ../../nbs/9_launch/90_commands.ipynb #e7d43d90
 def bench_notebook(env, algo):
-    "A notebook with a workbench in its only cell, as text"
-    source = f"import rlbench\n\nworkbench = rlbench.Workbench({env!r}, {algo!r})\nworkbench"
-    cell = dict(cell_type="code", id="workbench", metadata={}, execution_count=None, outputs=[], source=source)
-    return json.dumps(dict(nbformat=4, nbformat_minor=5, metadata={}, cells=[cell]), indent=1)
+    "A notebook with a workbench as text; where no algorithm is named it begins with a suggestion"
+    open_it = "workbench = rlbench.Workbench({!r}, {})\nworkbench"
+    sources = dict(workbench=f"import rlbench\n\n{open_it.format(env, repr(algo))}")
+    if algo is None:
+        sources = dict(suggestion=f"import rlbench\n\nsuggestion = rlbench.suggest({env!r})\nsuggestion",
+                       workbench=open_it.format(env, "suggestion.choices[0].algo"))
+    like = dict(cell_type="code", metadata={}, execution_count=None, outputs=[])
+    cells = [like | dict(id=name, source=source) for name, source in sources.items()]
+    return json.dumps(dict(nbformat=4, nbformat_minor=5, metadata={}, cells=cells), indent=1)
 
 # %% ../../nbs/9_launch/90_commands.ipynb #f9177420
 def run_lab(args):
@@ -302,6 +313,7 @@ COMMANDS = dict(
     train=run_train,
     evaluate=run_evaluate,
     play=run_play,
+    suggest=run_suggest,
     lab=run_lab,
     algorithms=run_algorithms,
     explain=run_explain,
