@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Node', 'number_text', 'called', 'fan', 'paid', 'did', 'walked', 'backup_diagram', 'eligibility', 'learned_model',
-           'most_urgent']
+           'most_urgent', 'return_distribution']
 
 # %% ../../nbs/4_algos/401_questions.ipynb #73403b04
 from dataclasses import dataclass
@@ -76,3 +76,7 @@ def learned_model(algo, nets):
 @singledispatch
 def most_urgent(algo, nets):
     "Batch(obs, act, priority) of the updates that wait, the most urgent first; None where none can"
+
+@singledispatch
+def return_distribution(algo, nets, obs):
+    "Probabilities (B, A, K), and the returns (B, A, K) they belong to; None where only means are learned"

@@ -78,14 +78,13 @@ def vtrace(rew,                   # (T, N) reward
     adv = rho * one_step_error(rew, val, later, term, gamma)
     return only_valid(val + err, valid), only_valid(adv, valid)
 
-# %% ../../nbs/3_buffers/32_off_policy.ipynb #3cc2a653
-def nearness(place,   # (B, K) where masses lie
-             atoms):  # (M,) evenly spaced
-    "Share of each mass that each atom takes, by how near it lies -> (B, K, M)"
+# %% ../../nbs/3_buffers/32_off_policy.ipynb #abae9e29
+def neighbours(place, atoms):
+    "The atom below each place, by number, and the share of the way to the next one at which it lies; both (B, K)"
     last = len(atoms) - 1
-    at = (place - atoms[0]) / (atoms[-1] - atoms[0]) * last
-    numbers = torch.arange(len(atoms), device=atoms.device)
-    return (1 - (at.clamp(0, last)[..., None] - numbers).abs()).clamp(min=0)
+    at = ((place - atoms[0]) / (atoms[-1] - atoms[0]) * last).clamp(0, last)
+    below = at.floor().clamp(max=last - 1)
+    return below.long(), at - below
 
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #ff1bf3ab
 def project(prob,    # (B, K) mass
@@ -95,7 +94,9 @@ def project(prob,    # (B, K) mass
     if prob.shape != place.shape:
         raise ValueError(f"project: prob {tuple(prob.shape)} and place {tuple(place.shape)}; "
                          "expected one place for each mass, both (B, K)")
-    return (prob[..., None] * nearness(place, atoms)).sum(-2)
+    below, beyond = neighbours(place, atoms)
+    first = prob.new_zeros(len(prob), len(atoms)).scatter_add(1, below, prob * (1 - beyond))
+    return first.scatter_add(1, below + 1, prob * beyond)
 
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #81222388
 def rescale(x, eps=1e-3):

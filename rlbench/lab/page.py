@@ -18,12 +18,13 @@ from .fields import FilesPanel, SettingsPanel
 from .inspect import BufferView
 from .owner import Closed, asked_of
 from .screen import Card, Screen
+from .return_views import ReturnsView
 from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
 from .views import ActionBars, EnvFrame, LearningCurve
 
 # %% ../../nbs/8_lab/853_page.ipynb #b49aa27d
-VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, BackupView,
+VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, ReturnsView, BackupView,
          TraceView, ModelView, QueueView, UpdateView, GradientView, TargetsView, BufferView)
 
 # %% ../../nbs/8_lab/853_page.ipynb #6df903a6

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.functional import layer_norm
 
 from ..core.batch import Batch
+from .distributions import Noise
 from .encoders import encoder
 from .networks import ACTIVATIONS, MLP, Trunk, after_layers, linear
 
@@ -113,15 +114,18 @@ class QNet(nn.Module):
             sizes = (self.trunk.size, *hidden[-1:], rows * (parts or 1))
             self.streams[name] = Stream(sizes, generator, activation, sigma)
         self.noise_sizes = [sum(stream.noise_sizes) for stream in self.streams.values()]
+        self.noise = Noise("standard_normal", (sum(self.noise_sizes),))
 
-    def forward(self, obs,    # (B, ...)
-                noise=None):  # normal (sum(noise_sizes),), or a row for each of obs; None: as drawn
-        features = self.trunk(obs)
+    def read(self, features,  # (B, ..., size) of the trunk
+             noise=None):     # normal, as many as `noise` says, or a row for each of features; None: as drawn
         ends = []
         for stream, part in zip(self.streams.values(), split_noise(noise, self.noise_sizes)):
             ends.append(stream(features, part).unflatten(-1, (-1, self.parts or 1)))
         q = dueling_values(*ends) if len(ends) == 2 else ends[0]
         return q if self.parts else q.squeeze(-1)
+
+    def forward(self, obs, noise=None):
+        return self.read(self.trunk(obs), noise)
 
 # %% ../../nbs/2_policies/25_heads.ipynb #839e49de
 def expected(logits,  # (B, A, K)
