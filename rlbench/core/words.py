@@ -60,6 +60,8 @@ NAMES = dict(
     v_loss="squared error of the value",
     q_loss="loss of the action values",
     alpha="temperature: the price of entropy",
+    step_size="step along the traces that was taken",
+    trace="length of the traces: how much led up to the step",
     nll="-log-probability of what somebody else did",
     weight="importance weight: how much the row counts in the loss",
     # tables

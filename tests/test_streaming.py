@@ -1,0 +1,187 @@
+"Streaming algorithms beside the same written out plainly: lists of traces, one backward pass for each row"
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from rlbench.algos.streaming import bounded_step
+from rlbench.core.state import same
+from rlbench.training.trainer import Trainer
+from tests.cases import differs
+
+SMALL = dict(hidden=(8,), seed=3)
+
+
+class Plain:
+    "One network with traces, as one would write it down"
+
+    def __init__(self, net, num_envs, kappa):
+        self.net = net
+        self.kappa = kappa
+        blank = [torch.zeros_like(weight) for weight in net.parameters()]
+        self.traces = [copy.deepcopy(blank) for _ in range(num_envs)]
+
+    def learn(self, env, fade, value, delta):
+        self.net.zero_grad()
+        value.backward(retain_graph=True)
+        traces = self.traces[env]
+        length = 0.
+        for z, weight in zip(traces, self.net.parameters()):
+            z.copy_(fade * z + weight.grad)
+            length += z.abs().sum().item()
+        step = 1. / max(1., self.kappa * max(abs(delta), 1.) * length)
+        for z, weight in zip(traces, self.net.parameters()):
+            weight.data += step * delta * z
+
+
+class Usual:
+    "What is usual in observations and rewards, from lists of all that was seen"
+
+    def __init__(self, shape, num_envs, gamma):
+        self.seen = []
+        self.squares = [1.]
+        self.totals = [0.] * num_envs
+        self.gamma = gamma
+
+    def notice(self, env, obs, rew, end):
+        self.seen.append(np.asarray(obs, float))
+        total = self.gamma * self.totals[env] + rew
+        self.squares.append(total**2)
+        self.totals[env] = 0. if end else total
+
+    @property
+    def unit(self):
+        return np.sqrt(np.mean(self.squares))
+
+    def moments(self):
+        "Mean and variance, with one observation before all others: mean 0, deviation 1"
+        seen = np.array(self.seen)
+        n = len(seen) + 1
+        mean = seen.sum(0) / n
+        return mean, (1 + (seen**2).sum(0)) / n - mean**2
+
+
+def by_row(trainer, rounds):
+    "(environment, row of plain numbers, whether an episode begins) of a run, each round learned from whole"
+    first = [True] * trainer.env.num_envs
+    for _ in range(rounds):
+        event = trainer.until("step")
+        rows = event.data
+        made = np.flatnonzero(event.steps["agent"].valid)     # none where an environment begins anew
+        yield [(env, rows[env], first[env]) for env in made]
+        for env in made:
+            first[env] = bool(rows.term[env] | rows.trunc[env])
+        while trainer.owed:
+            trainer.advance()
+
+
+def weights_of(net):
+    return torch.cat([weight.detach().flatten() for weight in net.parameters()])
+
+
+def put_norm(net, usual):
+    "Give the copy of a network the moments that were counted by hand"
+    mean, var = usual.moments()
+    net.encode[0].mean.copy_(torch.from_numpy(mean))
+    net.encode[0].var.copy_(torch.from_numpy(var))
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_stream_q_is_the_plain_loop(num_envs):
+    how = dict(epsilon=.4, gamma=.9, td_lambda=.7, num_envs=num_envs, **SMALL)
+    trainer = Trainer("CartPole-v1", "stream_q", env_settings=dict(max_episode_steps=15), **how)
+    net = copy.deepcopy(trainer.learner.nets.q)
+    mine = Plain(net, num_envs, kappa=2.)
+    usual = Usual(4, num_envs, .9)
+    for rows in by_row(trainer, 60):
+        unit = usual.unit
+        for env, row, first in rows:
+            if usual.seen: put_norm(net, usual)
+            q = net(torch.from_numpy(row.obs)[None])[0]
+            follows = 0. if row.term else .9 * net(torch.from_numpy(row.next_obs)[None]).max().item()
+            delta = row.rew / unit + follows - q[row.act].item()
+            greedy = q[row.act] == q.max()
+            mine.learn(env, 0. if first or not greedy else .9 * .7, q[row.act], delta)
+            usual.notice(env, row.obs, row.rew, row.term or row.trunc)
+    torch.testing.assert_close(weights_of(trainer.learner.nets.q), weights_of(net), rtol=1e-3, atol=2e-5)
+    assert trainer.learner.nets.scale.unit.item() == pytest.approx(usual.unit, rel=1e-5)
+
+
+def logp_and_entropy(out, act):
+    "Of a Gaussian whose mean and logarithmic spread a network gave"
+    mean, log_std = out.chunk(2)
+    z = (act - mean) / log_std.exp()
+    logp = (-.5 * z**2 - log_std - .5 * np.log(2 * np.pi)).sum()
+    return logp, (log_std + .5 * np.log(2 * np.pi * np.e)).sum()
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_stream_ac_is_the_plain_loop(num_envs):
+    how = dict(ent_coef=.1, gamma=.9, td_lambda=.7, num_envs=num_envs, **SMALL)
+    trainer = Trainer("Pendulum-v1", "stream_ac", env_settings=dict(max_episode_steps=15), **how)
+    policy = copy.deepcopy(trainer.learner.nets.policy.net)
+    value = copy.deepcopy(trainer.learner.nets.value)
+    actor = Plain(policy, num_envs, kappa=3.)
+    critic = Plain(value, num_envs, kappa=2.)
+    usual = Usual(3, num_envs, .9)
+    for rows in by_row(trainer, 60):
+        unit = usual.unit
+        for env, row, first in rows:
+            if usual.seen:
+                put_norm(policy, usual)
+                put_norm(value, usual)
+            obs = torch.from_numpy(row.obs)[None]
+            val = value(obs).squeeze()
+            follows = .9 * value(torch.from_numpy(row.next_obs)[None]).item()
+            delta = row.rew / unit + follows - val.item()
+            logp, ent = logp_and_entropy(policy(obs)[0], torch.from_numpy(row.act))
+            fade = 0. if first else .9 * .7
+            actor.learn(env, fade, logp + .1 * np.sign(delta) * ent, delta)
+            critic.learn(env, fade, val, delta)
+            usual.notice(env, row.obs, row.rew, row.term or row.trunc)
+    nets = trainer.learner.nets
+    torch.testing.assert_close(weights_of(nets.policy.net), weights_of(policy), rtol=1e-3, atol=2e-5)
+    torch.testing.assert_close(weights_of(nets.value), weights_of(value), rtol=1e-3, atol=2e-5)
+
+
+def test_a_bounded_step_does_not_overshoot_where_slopes_are_at_most_one():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        slope = rng.uniform(-1, 1, rng.integers(1, 30))
+        error = rng.normal() * 10 ** rng.uniform(-2, 2)
+        step = bounded_step(torch.tensor(error), torch.from_numpy(slope), 1., 1.).item()
+        moved = step * error * (slope @ slope)                # of a value that is linear in its weights
+        assert abs(moved) <= abs(error) and moved * error >= 0
+
+
+@pytest.mark.parametrize("algo, env", [("stream_q", "CartPole-v1"), ("stream_ac", "Pendulum-v1")])
+def test_a_row_that_is_learned_from_again_counts_once(algo, env):
+    trainer = Trainer(env, algo, **SMALL).run(steps=40)
+    nets = trainer.learner.nets
+
+    def remembered():
+        kept = {name: part.clone() for name, part in nets.state_dict().items()}
+        return {name: part for name, part in kept.items() if "layers" not in name and "norms" not in name}
+
+    before = remembered()
+    weights = weights_of(nets)
+    trainer.learner.owe(3)
+    while trainer.learner.todo:
+        trainer.learner.learn()
+    assert differs(remembered(), before) == ""
+    assert not same(weights_of(nets), weights)
+
+
+def test_traces_of_environments_are_kept_apart():
+    trainer = Trainer("CartPole-v1", "stream_q", num_envs=2, epsilon=0., **SMALL)
+    trainer.until("update", 3)                                # of two rows in a round: the first one's environment
+    z = trainer.learner.nets.traces.z
+    assert trainer.learner.nets.traces.reached.tolist() == [1, 0]
+    assert not torch.allclose(z[0], z[1])
+
+
+def test_nothing_but_the_newest_row_is_learned_from():
+    one, two = (Trainer("CartPole-v1", "stream_q", buffer_size=n, **SMALL).run(steps=60) for n in (1, 1000))
+    assert differs(one.state()["learners"]["agent"]["actor"], two.state()["learners"]["agent"]["actor"]) == ""
+    assert len(one.learner.memory) == 2
