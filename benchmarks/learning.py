@@ -112,6 +112,12 @@ TASKS = {
     "masked-ppo": Task(
         "rlbench/Forbidden-v0", "ppo", 20_480, 25.7, "95 % of the optimum, 27.09 by counting the masks",
         dict(n_steps=64, n_epochs=4, batch_size=128)),
+    # policies learned off-policy
+    "td3-pendulum": Task("Pendulum-v1", "td3", 20_000, -170, "-152 by rl-zoo3, one run", dict(gamma=.98)),
+    "ddpg-pendulum": Task("Pendulum-v1", "ddpg", 20_000, -170, "-152 by rl-zoo3, one run", dict(gamma=.98)),
+    "td3-inverted-pendulum": Task("InvertedPendulum-v5", "td3", 50_000, 1000, "the authors' curve, v1"),
+    "td3-half-cheetah": Task(
+        "HalfCheetah-v5", "td3", 100_000, 5500, "5683 by the authors' code, v4", dict(learning_starts=10_000)),
     "hybrid-ppo": Task(
         "rlbench/SideAndForce-v0", "ppo", 20_480, 7.2,
         "90 % of the best, as ML-Agents asks of hybrid PPO within 20,000 steps; the best is 8",

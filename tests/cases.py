@@ -32,6 +32,8 @@ VARIANTS = dict(                            # settings that lead other ways thro
     ],
     ppo=[dict(normalize_obs=True, target_kl=.01, ent_coef=.01)],
     sac=[dict(ent_coef=.2, gradient_steps=2)],
+    ddpg=[dict(exploration="ou", gradient_steps=2)],
+    td3=[dict(policy_delay=3, train_freq=2)],
     recurrent_ppo=[dict(target_kl=.01, ent_coef=.01)],
 )
 

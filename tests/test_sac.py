@@ -34,7 +34,11 @@ def made_up(rng, n=40):
 
 
 def learner_for(settings, seed=0):
-    algo = SAC(**SMALL, **settings)
+    return learner_of(SAC(**SMALL, **settings), seed)
+
+
+def learner_of(algo, seed=0):
+    "A learner with a memory of what was made up"
     nets = algo.nets(SPEC, torch.Generator().manual_seed(seed))
     rng = np.random.default_rng(seed)
     learner = Learner("agent", algo, Actor(algo, nets, SPEC, rng), rng)
