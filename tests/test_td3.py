@@ -12,6 +12,7 @@ from rlbench.algos.td3 import DDPG, TD3
 from rlbench.core.batch import Batch
 from rlbench.core.spaces import AGENT, Spec
 from rlbench.training.actor import NoiseStream
+from tests.test_sac import learner_of
 
 OBS = gym.spaces.Box(-1, 1, (3,))
 ACT = gym.spaces.Box(np.float32([-2, -.1]), np.float32([2, .3]))
@@ -97,7 +98,6 @@ class Plain:
 
 @pytest.mark.parametrize("algo", [TD3(**SMALL), TD3(**SMALL, policy_delay=3, gradient_steps=2), DDPG(**SMALL)], ids=str)
 def test_updates_equal_those_written_out_plainly(algo):
-    from tests.test_sac import learner_of
     learner = learner_of(algo)
     plain = Plain(learner.nets, learner.algo)
     for _ in range(6):

@@ -37,6 +37,8 @@ NAMES = dict(
     logp="log-probability of act when it was chosen",
     noise="the random numbers an action was made from",
     next_noise="the same for the action that follows",
+    picks="uniform numbers that say which critics are believed",
+    seed="of what is drawn in an update; that of the first row counts",
     carry="recurrent state before obs",
     ent="entropy of the policy at obs",
     # values
@@ -57,6 +59,7 @@ NAMES = dict(
     v_loss="squared error of the value",
     q_loss="loss of the action values",
     alpha="temperature: the price of entropy",
+    stats="mean and variance of a batch, in each normalised layer",
     nll="-log-probability of what somebody else did",
     weight="importance weight: how much the row counts in the loss",
     # tables
