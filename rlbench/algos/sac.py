@@ -128,12 +128,11 @@ class EntropySettings(CriticSettings):
 # %% ../../nbs/4_algos/443_sac.ipynb #4510492c
 class Undecided(ReplayedCritic, EntropySettings):
     "Part of SAC and its kin: a policy, and the price of its entropy"
-    target_entropy_scale = None
 
-    def actor(self, spec, rng):
+    def actor(self, spec, rng, share=None): # of the largest entropy, for a choice
         "{name: network} of the policy, and of the price of its entropy"
         policy = policy_net(spec.observation_space, spec.action_space, self.hidden, rng, "relu", box="squashed")
-        wanted = wanted_entropies(spec.action_space, self.target_entropy_scale, self.target_entropy)
+        wanted = wanted_entropies(spec.action_space, share, self.target_entropy)
         return dict(policy=policy, temperature=Temperature(1., wanted))
 
     def alpha(self, nets):
@@ -172,7 +171,7 @@ class SACSettings(SlowTargets, EntropySettings):
     target_entropy_scale: float = hp(.5, "share of the largest entropy of a choice that is aimed at",
                                      up="it settles too early", low=0, high=1, live=False)
     critics_in_target: int | None = hp(None, "critics that chance picks for each row, of which the lowest is believed; "
-                                       "none: all of them", up="values are too optimistic", low=1)
+                                       "none: all of them", up="values are too optimistic", low=1, live=False)
     dropout: float = hp(0., "share of the critics' units that are left out at random in an update",
                         up="critics believe in single rows", low=0, high=.9, live=False)
     critic_norm: str = hp("none", "none; layer: normalise what the critics' layers say", choices=NORMS, live=False)
@@ -189,7 +188,7 @@ class SACParts(PaidForEntropy, SACSettings):
     "Part of SAC: critics that may be many, or leave out some of their units"
 
     def nets(self, spec, rng):
-        actor = self.actor(spec, rng)
+        actor = self.actor(spec, rng, self.target_entropy_scale)
         critic = critics_for(self, spec, rng, norm=self.critic_norm)
         check_dropout(self.dropout, critic)
         target = copy.deepcopy(critic).requires_grad_(False)
