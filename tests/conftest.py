@@ -11,6 +11,7 @@ SMALL = dict(
     n_steps=8,
     n_epochs=2,
     hidden=(16,),
+    critic_hidden=(16,),
     memory_size=8,
     target_update_interval=7,
     shake_interval=5,

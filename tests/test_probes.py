@@ -36,12 +36,16 @@ FAST = dict(
 TABLE = 1500        # steps that are enough; most need fewer
 STRETCH = 750       # steps between two looks
 NETWORK = 8000
-STEPS = dict(dqn=3000, sac=3000)
+STEPS = dict(dqn=3000, sac=3000, ddpg=3000, td3=3000, tqc=3000, crossq=3000)
 OWN = dict(
     qlearning=dict(lr=.2),
     ppo=dict(batch_size=128),
     recurrent_ppo=dict(lr=.003, batch_size=128),
     sac=dict(tau=.05, ent_coef=.01),
+    tqc=dict(tau=.05, ent_coef=.01),
+    crossq=dict(ent_coef=.01),
+    ddpg=dict(tau=.05),
+    td3=dict(tau=.05),
 )
 TABLE_LR = .2       # a share of the error, where .01 is a step of Adam
 

@@ -24,6 +24,8 @@ FURTHER = [     # worlds with something of their own to put back
     ("ppo", "rlbench/Forbidden-v0", 2),
     ("ppo", "rlbench/SideAndForce-v0", 2),
     ("sac", "rlbench/Probe-Targets-v0", 3),
+    ("sac", "rlbench/SideAndForce-v0", 2),
+    ("sac", "rlbench/Forbidden-v0", 2),
     ("bandit", "rlbench/Bandit-v0", 3),
     ("dyna", "rlbench/BlockingMaze-v0", 2),
     ("prioritised_sweeping", "rlbench/DynaMaze-v0", 1),

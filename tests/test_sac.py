@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from rlbench import Trainer
-from rlbench.algos.sac import SAC, soft_target, usual_entropy
+from rlbench.algos.sac import SAC, bootstrapped, soft, usual_entropy
 from rlbench.core.batch import Batch
 from rlbench.core.spaces import Spec
 from rlbench.core.words import ConfigError
-from rlbench.training.actor import Actor
+from rlbench.training.actor import Actor, NoiseStream
 from rlbench.training.learner import Learner
 
 OBS = gym.spaces.Box(-1, 1, (3,))
@@ -34,7 +34,11 @@ def made_up(rng, n=40):
 
 
 def learner_for(settings, seed=0):
-    algo = SAC(**SMALL, **settings)
+    return learner_of(SAC(**SMALL, **settings), seed)
+
+
+def learner_of(algo, seed=0):
+    "A learner with a memory of what was made up"
     nets = algo.nets(SPEC, torch.Generator().manual_seed(seed))
     rng = np.random.default_rng(seed)
     learner = Learner("agent", algo, Actor(algo, nets, SPEC, rng), rng)
@@ -65,25 +69,32 @@ class Plain:
         nets = self.nets
         with torch.no_grad():
             next_act, next_logp = nets.policy(batch.next_obs).act(batch.next_noise)
-            next_val = nets.target(batch.next_obs, next_act).min(-1).values - self.alpha() * next_logp
+            next_q = nets.target(batch.next_obs, next_act)
+            if self.algo.critics_in_target:               # row by row, those that are picked
+                asked = batch.picks.argsort(-1)[:, :self.algo.critics_in_target]
+                next_q = next_q.gather(-1, asked)
+            next_val = next_q.min(-1).values - self.alpha() * next_logp
             target = batch.rew + self.algo.gamma * (1 - batch.term.float()) * next_val
         q = nets.critic(batch.obs, batch.act)
-        self.move(self.critic, sum(.5 * torch.nn.functional.mse_loss(q[:, k], target) for k in range(2)))
+        heads = range(self.algo.n_critics)
+        self.move(self.critic, sum(.5 * torch.nn.functional.mse_loss(q[:, k], target) for k in heads))
 
         act, logp = nets.policy(batch.obs).act(batch.noise)
-        worth = nets.critic(batch.obs, act).min(-1).values
+        worth = nets.critic(batch.obs, act)
+        worth = worth.mean(-1) if self.algo.critics_in_target else worth.min(-1).values
         alpha = self.alpha()
         self.move(self.policy, (alpha * logp - worth).mean())
 
         if self.algo.ent_coef is None:
             wanted = usual_entropy(ACT)
-            self.move(self.temperature, -(nets.temperature.log * (logp.detach() + wanted)).mean())
+            self.move(self.temperature, -(nets.temperature.log * (logp.detach() + wanted)[:, None]).mean())
         with torch.no_grad():
             for slow, quick in zip(nets.target.parameters(), nets.critic.parameters()):
                 slow += self.algo.tau * (quick - slow)
 
 
-@pytest.mark.parametrize("settings", [{}, dict(ent_coef=.3), dict(gradient_steps=3)], ids=str)
+@pytest.mark.parametrize("settings", [
+    {}, dict(ent_coef=.3), dict(gradient_steps=3), dict(n_critics=5, critics_in_target=2)], ids=str)
 def test_updates_equal_those_written_out_plainly(settings):
     learner = learner_for(settings)
     plain = Plain(learner.nets, learner.algo)
@@ -140,9 +151,8 @@ def test_targets_follow_the_critics_by_tau():
 
 
 def test_only_a_termination_ends_the_future():
-    next_q = torch.tensor([[2., 1.]] * 2)
-    target = soft_target(torch.zeros(2), torch.tensor([True, False]), next_q, torch.zeros(2), .5, 1.)
-    assert target.tolist() == [0, .5]
+    next_val = soft(torch.ones(2), torch.zeros(2, 1), 1.)
+    assert bootstrapped(torch.zeros(2), torch.tensor([True, False]), next_val, .5).tolist() == [0, .5]
 
 
 def test_wanted_entropy_of_a_box():
@@ -152,3 +162,71 @@ def test_wanted_entropy_of_a_box():
 def test_settings_of_the_batch_are_checked():
     with pytest.raises(ConfigError, match="here it is 'ent_coef'"):
         Trainer("Pendulum-v1", "sac", initial_alpha=.2)
+
+
+# ---- choices
+
+MIXED = gym.spaces.Dict(gear=gym.spaces.Discrete(3), force=ACT)
+
+
+def made_up_rows(rng, act, n=12):
+    "Transitions (n, ...) with these actions"
+    numbers = dict(obs=rng.uniform(-1, 1, (n, 3)), rew=rng.normal(size=n), next_obs=rng.uniform(-1, 1, (n, 3)))
+    rows = {name: torch.from_numpy(column).float() for name, column in numbers.items()}
+    return Batch(rows, act=act, term=torch.from_numpy(rng.random(n) < .3))
+
+
+def worth_by_loops(nets, critic, obs, noise, alpha):
+    "Soft value of one row, written out over choices as in Christodoulou's and Delalleau's papers; and its entropies"
+    pi = nets.policy(obs)
+    choice = pi.parts["gear"] if noise else pi
+    force, logp = pi.parts["force"].act(noise["force"]) if noise else (None, None)
+    total = 0.
+    for gear in range(3):
+        act = Batch(gear=torch.tensor([gear]), force=force) if noise else torch.tensor([gear])
+        prob = choice.probs[0, gear]
+        total += prob * (critic(obs, act).min() - alpha[0] * prob.log())
+    entropies = [choice.entropy()[0]]
+    if noise:
+        total -= alpha[1] * logp[0]
+        entropies.append(-logp[0])
+    return total, torch.stack(entropies)
+
+
+@pytest.mark.parametrize("space", [gym.spaces.Discrete(3), MIXED], ids=["choice", "mixed"])
+def test_losses_of_choices_equal_the_sums_of_their_papers(space):
+    rng = np.random.default_rng(0)
+    algo = SAC(**SMALL)
+    nets = algo.nets(Spec(OBS, space, 1), torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        nets.temperature.log += torch.tensor([-.5, .3])[:len(nets.temperature.log)]
+        for weight in nets.policy.parameters():
+            weight += .2 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(weight.numel()))
+    gear = torch.from_numpy(rng.integers(3, size=12))
+    mixed = Batch(gear=gear, force=torch.from_numpy(rng.uniform(ACT.low, ACT.high, (12, 2))).float())
+    rows = made_up_rows(rng, mixed if space is MIXED else gear)
+    data, _ = algo.targets(nets, rows, NoiseStream(rng, "cpu"))
+
+    alpha = nets.temperature()
+    critic = policy = temperature = 0.
+    for i in range(12):
+        row = data[i:i + 1]
+        noise = row.noise if space is MIXED else None
+        with torch.no_grad():
+            next_val, _ = worth_by_loops(nets, nets.target, row.next_obs, noise and row.next_noise, alpha)
+            target = row.rew + algo.gamma * (1 - row.term.float()) * next_val
+        critic += .5 * (nets.critic(row.obs, row.act) - target).square().sum() / 12
+        val, ent = worth_by_loops(nets, nets.critic, row.obs, noise, alpha)
+        policy -= val / 12
+        temperature += (nets.temperature.log * (ent.detach() - nets.temperature.wanted)).sum() / 12
+    losses = {group: loss for group, loss, _ in algo.losses(nets, data)}
+    for group, expected in dict(critic=critic, policy=policy, temperature=temperature).items():
+        torch.testing.assert_close(losses[group], expected, rtol=1e-4, atol=1e-5, msg=group)
+
+
+def test_forbidden_choices_are_never_taken_and_their_loss_is_finite():
+    trainer = Trainer("rlbench/Forbidden-v0", "sac", seed=0, num_envs=2, **SMALL)
+    trainer.until("update", 5)
+    rows = trainer.learner.memory.rows[:15]
+    assert np.take_along_axis(rows.obs["action_mask"], rows.act[..., None].astype(int), -1).all()
+    assert all(np.isfinite(float(loss)) for loss, _ in trainer.learner.last.groups.values())

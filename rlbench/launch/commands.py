@@ -181,6 +181,7 @@ def play(run,               # whose policy: a Trainer, or a run's id, folder or 
     write_animation(output, pictures, fps)
     return len(pictures)
 
+# %% ../../nbs/9_launch/90_commands.ipynb #26fe1d74
 def run_play(args):
     count = play(named_trainer(args), args.output, args.episodes, args.seed, args.max_steps, args.fps)
     print(f"{args.output}: {count} frames")

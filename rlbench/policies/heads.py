@@ -144,10 +144,11 @@ def stacked_weights(layers):
     return torch.stack([layer.weight.detach() for layer in layers])
 
 # %% ../../nbs/2_policies/25_heads.ipynb #324aa376
-def stacked_mlp(x, weights, biases, functions):
+def stacked_mlp(x, weights, biases, functions, keep):
     "K perceptrons at once, with a function after each layer but the last: (K, B, inputs) -> (K, B, outputs)"
-    for weight, bias, function in zip(weights, biases, functions):
-        x = function(torch.baddbmm(bias, x, weight.mT))
+    for i, function in enumerate(functions):
+        x = torch.baddbmm(biases[i], x, weights[i].mT)
+        x = function(x if keep is None else keep[i] * x)
     return torch.baddbmm(biases[-1], x, weights[-1].mT)
 
 # %% ../../nbs/2_policies/25_heads.ipynb #b2814e16
@@ -172,27 +173,31 @@ def after_stacked(heads, hidden, activation, norm):
 
 # %% ../../nbs/2_policies/25_heads.ipynb #13ff4e46
 class Critics(nn.Module):
-    "K value networks of observation and action -> (B, K)"
+    "K value networks of observation and action -> (B, K), or (B, K, parts)"
     def __init__(self, observation_space, action_space, hidden, generator,
                  heads,  # K; 2 are twins
                  activation="relu", encode="auto",
-                 norm="none"):  # between the layers, a key of NORMS
+                 norm="none", # between the layers, a key of NORMS
+                 parts=None): # numbers that each network gives: quantiles; None: its value
         super().__init__()
         self.encode, seen = encoder(observation_space, generator, encode)
         self.encode_act, done = encoder(action_space, generator)
         self.heads = heads
+        self.parts = parts
 
-        sizes = (seen + done, *hidden, 1)
+        sizes = (seen + done, *hidden, parts or 1)
         nets = [plain_layers(sizes, generator) for _ in range(heads)]
         self.weights = nn.ParameterList(stacked_weights(layers) for layers in zip(*nets))
         self.biases = nn.ParameterList(torch.zeros(heads, 1, size) for size in sizes[1:])
         self.between = after_stacked(heads, hidden, activation, norm)
         self.norms = nn.ModuleList(f for f in self.between if isinstance(f, nn.Module))
 
-    def forward(self, obs, act):
+    def forward(self, obs, act,
+                keep=None): # [(K, B, units)] factors of each hidden layer's units, for dropout; None: as they are
         x = torch.cat([self.encode(obs), self.encode_act(act)], -1)
         x = x.expand(self.heads, *x.shape)
-        return stacked_mlp(x, self.weights, self.biases, self.between).squeeze(-1).T
+        out = stacked_mlp(x, self.weights, self.biases, self.between, keep).transpose(0, 1)
+        return out if self.parts else out.squeeze(-1)
 
 # %% ../../nbs/2_policies/25_heads.ipynb #9c370e6d
 class Heads(nn.Module):

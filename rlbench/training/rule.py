@@ -142,7 +142,7 @@ def learner_row(learner, mark):
     if last is None: return {}
     row = {f"{mark}{name}": float(np.ravel(as_numpy(part)).mean()) for name, part in last.parts.items()}
     for group, (loss, norm) in last.groups.items():
-        which = "" if len(last.groups) == 1 else f"_{group}"
+        which = "" if len(learner.groups) == 1 else f"_{group}"
         row |= {f"{mark}loss{which}": float(loss), f"{mark}grad_norm{which}": float(norm)}
     return row
 
