@@ -40,6 +40,8 @@ VARIANTS = dict(                            # settings that lead other ways thro
     ddpg=[dict(exploration="ou", gradient_steps=2)],
     td3=[dict(policy_delay=3, train_freq=2)],
     recurrent_ppo=[dict(target_kl=.01, ent_coef=.01)],
+    a2c=[dict(normalize_obs=True, distribution="beta", ent_coef=.01)],
+    trpo=[dict(normalize_obs=True, distribution="squashed")],
 )
 
 

@@ -29,9 +29,10 @@ class MemoryPolicy(nn.Module):
                  units,      # of the memory
                  kind,       # of memory, key of CELLS
                  generator,  # torch.Generator for the weights
-                 encode):    # see `encoder`
+                 encode,     # see `encoder`
+                 box="gaussian"):# kind of distribution for a Box, a key of HEADS
         super().__init__()
-        self.head = head_for(spec.action_space)
+        self.head = head_for(spec.action_space, box)
         self.masked = has_mask(spec.observation_space, spec.action_space, self.head.choices)
         ends = dict(policy=(self.head.size, .01), value=(1, 1.))
         self.net = MemoryNet(spec.observation_space, hidden, units, ends, generator, kind, encode=encode)
@@ -88,7 +89,8 @@ class RecurrentPPO(PPO):
 
     def nets(self, spec, rng):
         encode = normaliser(spec.observation_space) if self.normalize_obs else "auto"
-        return nn.ModuleDict(dict(policy=MemoryPolicy(spec, self.hidden, self.memory_size, self.cell, rng, encode)))
+        sizes = self.hidden, self.memory_size, self.cell
+        return nn.ModuleDict(dict(policy=MemoryPolicy(spec, *sizes, rng, encode, self.distribution)))
 
     def act(self, nets, obs, noise, carry):
         if carry is None: carry = nets.policy.net.initial(len(obs))

@@ -1,0 +1,188 @@
+"A2C and TRPO beside the same written out plainly: slow loops, a dense Fisher matrix, an optimiser by hand"
+import copy
+
+import gymnasium as gym
+import pytest
+import torch
+
+from rlbench import Trainer
+from rlbench.algos.a2c import A2C
+from rlbench.algos.trpo import TRPO, conjugate_gradient, flattened, trust_region_step
+from rlbench.core.batch import Batch
+from rlbench.core.spaces import Spec
+
+OBS = gym.spaces.Box(-1, 1, (3,))
+ACTS = dict(
+    discrete=gym.spaces.Discrete(4),
+    box=gym.spaces.Box(-1, 1, (2,)),
+)
+every_space = pytest.mark.parametrize("space", ACTS.values(), ids=ACTS)
+
+
+def made_up(policy, n=64):
+    "Rows that a policy could have made, with advantages out of the air"
+    generator = torch.Generator().manual_seed(1)
+    obs = torch.rand(n, 3, generator=generator)
+    noise = torch.rand(n, *policy.head.noise.shape, generator=generator)
+    with torch.no_grad():
+        act, logp = policy(obs).act(noise)
+    return Batch(obs=obs, act=act, logp=logp, adv=torch.randn(n, generator=generator))
+
+
+# ---- A2C
+
+class PlainRMSprop:
+    "The running mean of squares that divides each gradient, one parameter after the other"
+
+    def __init__(self, parameters, lr):
+        self.parameters = list(parameters)
+        self.squares = [torch.zeros_like(one) for one in self.parameters]
+        self.lr = lr
+
+    @torch.no_grad()
+    def step(self, longest):
+        norm = sum(float(one.grad.square().sum()) for one in self.parameters)**.5
+        for one, square in zip(self.parameters, self.squares):
+            slope = one.grad * min(1, longest / norm)
+            square.mul_(.99).add_(.01 * slope**2)
+            one -= self.lr * slope / (square.sqrt() + 1e-5)
+            one.grad = None
+
+
+def plain_returns(rows, num_envs, gamma, next_val):
+    "Rewards to the end of the rollout or episode, and what the critic says of what follows, by a loop"
+    ret = torch.zeros(len(rows))
+    for env in range(num_envs):
+        follows = None
+        for i in reversed(range(env, len(rows), num_envs)):
+            if rows.term[i]: follows = 0.
+            elif rows.trunc[i] or follows is None: follows = next_val[i]
+            ret[i] = follows = rows.rew[i] + gamma * follows
+    return ret
+
+
+@pytest.mark.parametrize("id", ["CartPole-v1", "Pendulum-v1"])
+def test_a2c_equals_one_written_out_plainly(id):
+    trainer = Trainer(id, "a2c", seed=0, num_envs=3, ent_coef=.02, hidden=(8,),
+                      env_settings=dict(max_episode_steps=7))
+    learner = trainer.learner
+    plain = copy.deepcopy(learner.nets)
+    optimiser = PlainRMSprop(plain.parameters(), 7e-4)
+    for _ in range(12):
+        trainer.until(lambda event: event.kind == "process")
+        rows = learner.data[learner.data.index.argsort()]     # step by step, as they were made
+        pi = plain.policy(rows.obs)
+        val = plain.value(rows.obs)[:, 0]
+        with torch.no_grad():
+            ret = plain_returns(rows, 3, .99, plain.value(rows.next_obs)[:, 0])
+            adv = ret - val
+        loss = -(adv * pi.logp(rows.act)).mean() + .5 * ((ret - val)**2).mean() - .02 * pi.entropy().mean()
+        loss.backward()
+        optimiser.step(.5)
+        trainer.until("update")
+    for mine, other in zip(learner.nets.parameters(), plain.parameters()):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-5)
+
+
+# ---- TRPO
+
+def outputs_of(policy, weights, obs):
+    "What a distribution is made of, as a function of weights (n,): logits, or mean and log_std"
+    named = dict(policy.named_parameters())
+    pieces = weights.split([one.numel() for one in named.values()])
+    given = {name: piece.view_as(one) for (name, one), piece in zip(named.items(), pieces)}
+    pi = torch.func.functional_call(policy, given, (obs,))
+    parts = (pi.logits,) if hasattr(pi, "logits") else (pi.mean, pi.log_std)
+    return torch.cat(parts, -1)
+
+
+def dense_fisher(policy, obs):
+    "J^T M J: M is the Fisher matrix of what a distribution is made of, in closed form; one state after the other"
+    weights = flattened(policy.parameters()).detach()
+    total = torch.zeros(len(weights), len(weights))
+    for state in obs:
+        slopes = torch.autograd.functional.jacobian(lambda w: outputs_of(policy, w, state[None])[0], weights)
+        pi = policy(state[None])
+        if hasattr(pi, "logits"):
+            inner = torch.diag(pi.probs[0])     # slopes are those of log-probabilities
+        else:
+            inner = torch.diag(torch.cat([(-2 * pi.log_std[0]).exp(), torch.full_like(pi.log_std[0], 2.)]))
+        total += slopes.T @ inner.detach() @ slopes
+    return total / len(obs)
+
+
+def plain_step(policy, rows, algo):
+    "The weights after a step, by a dense solve and a loop -> them, tries"
+    adv = (rows.adv - rows.adv.mean()) / (rows.adv.std() + 1e-8)
+    old = copy.deepcopy(policy)
+    start = flattened(policy.parameters()).detach()
+    surr = (adv * (policy(rows.obs).logp(rows.act) - rows.logp).exp()).mean()
+    slope = flattened(torch.autograd.grad(surr, list(policy.parameters())))
+    matrix = dense_fisher(policy, rows.obs) + algo.cg_damping * torch.eye(len(start))
+    direction = torch.linalg.solve(matrix, slope)
+    size = (2 * algo.target_kl / (direction @ matrix @ direction)).sqrt()
+    share = 1.
+    for k in range(algo.line_search_max_iter):
+        weights = start + share * size * direction
+        torch.nn.utils.vector_to_parameters(weights, policy.parameters())
+        with torch.no_grad():
+            pi = policy(rows.obs)
+            kl = old(rows.obs).kl(pi).mean()
+            gain = (adv * (pi.logp(rows.act) - rows.logp).exp()).mean() - surr
+        if gain > 0 and kl <= algo.target_kl: return weights, k + 1
+        share *= algo.line_search_shrinking_factor
+    return start, algo.line_search_max_iter
+
+
+@every_space
+@pytest.mark.parametrize("target_kl", [.01, .5])
+def test_a_trust_region_step_equals_one_by_a_dense_solve(space, target_kl):
+    algo = TRPO(hidden=(6,), target_kl=target_kl, cg_max_steps=100, cg_damping=.05)
+    nets = algo.nets(Spec(OBS, space, num_envs=1), torch.Generator().manual_seed(0))
+    rows = made_up(nets.policy)
+    expected, tries = plain_step(copy.deepcopy(nets.policy), rows, algo)
+    found = trust_region_step(algo, nets.policy, rows)
+    torch.testing.assert_close(flattened(nets.policy.parameters()), expected, rtol=1e-3, atol=2e-4)
+    assert len(found["tried_kl"]) == tries
+    assert found["kl"] <= target_kl and found["tried_surr"][-1] > 0
+
+
+@every_space
+def test_a_refused_step_leaves_the_weights_as_they_were(space):
+    algo = TRPO(hidden=(6,), line_search_max_iter=3)
+    nets = algo.nets(Spec(OBS, space, num_envs=1), torch.Generator().manual_seed(0))
+    rows = made_up(nets.policy)
+    rows["adv"] = torch.zeros(len(rows))                  # nothing can be gained
+    before = flattened(nets.policy.parameters()).clone()
+    found = trust_region_step(algo, nets.policy, rows)
+    assert torch.equal(flattened(nets.policy.parameters()), before)
+    assert found["kl"] == 0 and len(found["tried_kl"]) == 3
+
+
+def test_conjugate_gradients_equal_a_dense_solve_on_random_matrices():
+    generator = torch.Generator().manual_seed(0)
+    for n in (1, 5, 20):
+        root = torch.randn(n, n, generator=generator, dtype=torch.double)
+        matrix = root @ root.T + torch.eye(n)
+        b = torch.randn(n, generator=generator, dtype=torch.double)
+        x = conjugate_gradient(lambda v: matrix @ v, b, 10 * n)
+        torch.testing.assert_close(x, torch.linalg.solve(matrix, b), rtol=1e-4, atol=1e-5)
+
+
+def test_the_policy_moves_only_with_the_last_minibatch_of_a_rollout():
+    trainer = Trainer("CartPole-v1", "trpo", seed=0, num_envs=2, n_steps=16, batch_size=8, n_epochs=2, hidden=(8,))
+    trainer.until(lambda event: event.kind == "process")
+    learner = trainer.learner
+    before = flattened(learner.nets.policy.parameters()).clone()
+    while learner.todo:
+        assert torch.equal(flattened(learner.nets.policy.parameters()), before)
+        trainer.advance()
+    assert not torch.equal(flattened(learner.nets.policy.parameters()), before)
+    assert {"tried_kl", "tried_surr", "kl", "ent"} <= set(learner.last.parts)
+
+
+def test_a2c_learns_each_row_once():
+    trainer = Trainer("CartPole-v1", A2C(n_steps=4), seed=0, num_envs=3)
+    trainer.until("iteration")
+    assert sorted(trainer.learner.last.index.tolist()) == list(range(12))
+    assert trainer.updates == 1
