@@ -41,6 +41,7 @@ VARIANTS = dict(                            # settings that lead other ways thro
     td3=[dict(policy_delay=3, train_freq=2)],
     recurrent_ppo=[dict(target_kl=.01, ent_coef=.01)],
     a2c=[dict(normalize_obs=True, distribution="beta", ent_coef=.01)],
+    impala=[dict(staleness=2, normalize_obs=True)],
     trpo=[dict(normalize_obs=True, distribution="squashed")],
 )
 

@@ -1,4 +1,4 @@
-"A2C and TRPO beside the same written out plainly: slow loops, a dense Fisher matrix, an optimiser by hand"
+"A2C, TRPO and IMPALA beside the same written out plainly: slow loops, a dense Fisher matrix, an optimiser by hand"
 import copy
 
 import gymnasium as gym
@@ -7,6 +7,7 @@ import torch
 
 from rlbench import Trainer
 from rlbench.algos.a2c import A2C
+from rlbench.algos.impala import IMPALA
 from rlbench.algos.trpo import TRPO, conjugate_gradient, flattened, trust_region_step
 from rlbench.core.batch import Batch
 from rlbench.core.spaces import Spec
@@ -186,3 +187,52 @@ def test_a2c_learns_each_row_once():
     trainer.until("iteration")
     assert sorted(trainer.learner.last.index.tolist()) == list(range(12))
     assert trainer.updates == 1
+
+
+# ---- IMPALA
+
+def plain_vtrace(rows, num_envs, algo):
+    "Targets and advantages by the recursion of the paper's remark, one row after the other"
+    ret = torch.zeros(len(rows))
+    adv = torch.zeros(len(rows))
+    for env in range(num_envs):
+        excess = 0.                         # of what follows over its value
+        for i in reversed(range(env, len(rows), num_envs)):
+            going = 0. if rows.term[i] else algo.gamma
+            kept = 0. if rows.term[i] or rows.trunc[i] else excess
+            rho = min(algo.rho_max, rows.ratio[i])
+            delta = rho * (rows.rew[i] + going * rows.next_val[i] - rows.val[i])
+            adv[i] = rho * (rows.rew[i] + going * (rows.next_val[i] + algo.gae_lambda * kept) - rows.val[i])
+            excess = delta + going * algo.gae_lambda * min(algo.c_max, rows.ratio[i]) * kept
+            ret[i] = rows.val[i] + excess
+    return ret, adv
+
+
+@pytest.mark.parametrize("settings", [{}, dict(gae_lambda=.8, rho_max=2., c_max=.7)], ids=str)
+def test_impala_learns_towards_v_trace_by_a_loop(settings):
+    algo = IMPALA(n_steps=10, staleness=3, lr=.01, hidden=(8,), **settings)
+    trainer = Trainer("CartPole-v1", algo, seed=0, num_envs=3, env_settings=dict(max_episode_steps=9))
+    trainer.until("update", 8)
+    trainer.until(lambda event: event.kind == "process")
+    nets = trainer.learner.nets
+    rows = trainer.learner.data
+    with torch.no_grad():
+        rows["next_val"] = nets.value(rows.next_obs)[:, 0]
+        ratio = nets.policy(rows.obs).probs / nets.behind[0](rows.obs).probs
+    torch.testing.assert_close(rows.ratio, ratio.gather(1, rows.act[:, None])[:, 0], rtol=1e-3, atol=1e-4)
+    assert rows.ratio.std() > .01 and rows.trunc.any()
+    ret, adv = plain_vtrace(rows, 3, algo)
+    torch.testing.assert_close(rows.ret, ret, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(rows.adv, adv, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 4])
+def test_who_acts_is_exactly_so_many_updates_behind(staleness):
+    trainer = Trainer("CartPole-v1", IMPALA(n_steps=4, staleness=staleness, hidden=(8,)), seed=0, num_envs=2)
+    nets = trainer.learner.nets
+    history = [flattened(nets.policy.parameters()).clone()]
+    for _ in range(7):
+        trainer.until("update")
+        history.append(flattened(nets.policy.parameters()).clone())
+        due = history[max(0, len(history) - 1 - staleness)]
+        assert torch.equal(flattened(nets.behind[0].parameters()), due)
