@@ -30,7 +30,7 @@ VARIANTS = dict(                            # settings that lead other ways thro
         dict(n_step=3, prioritized_replay_alpha=.6, gradient_steps=2),
         dict(exploration="weights", double=False, tau=.5),
     ],
-    ppo=[dict(normalize_obs=True, target_kl=.01, ent_coef=.01)],
+    ppo=[dict(normalize_obs=True, target_kl=.01, ent_coef=.01, clip_range_vf=.2, distribution="state_gaussian")],
     sac=[
         dict(ent_coef=.2, gradient_steps=2),
         dict(n_critics=4, critics_in_target=2, dropout=.1, critic_norm="layer"),

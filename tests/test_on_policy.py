@@ -8,6 +8,7 @@ import torch
 from rlbench import Trainer
 from rlbench.algos.a2c import A2C
 from rlbench.algos.impala import IMPALA
+from rlbench.algos.ppo import PPO, held_back
 from rlbench.algos.trpo import TRPO, conjugate_gradient, flattened, trust_region_step
 from rlbench.core.batch import Batch
 from rlbench.core.spaces import Spec
@@ -28,6 +29,32 @@ def made_up(policy, n=64):
     with torch.no_grad():
         act, logp = policy(obs).act(noise)
     return Batch(obs=obs, act=act, logp=logp, adv=torch.randn(n, generator=generator))
+
+
+# ---- options of PPO
+
+def test_value_clipping_equals_the_larger_of_two_losses():
+    "and its gradient, on random values, by the maximum over both"
+    generator = torch.Generator().manual_seed(0)
+    batch = Batch(val=torch.randn(500, generator=generator), ret=torch.randn(500, generator=generator))
+    val = (batch.val + .5 * torch.randn(500, generator=generator)).requires_grad_()
+    mine = (held_back(val, batch, .2) - batch.ret)**2
+    clipped = batch.val + (val - batch.val).clamp(-.2, .2)
+    theirs = torch.maximum((val - batch.ret)**2, (clipped - batch.ret)**2)
+    torch.testing.assert_close(mine, theirs)
+    slopes = [torch.autograd.grad(loss.sum(), val, retain_graph=True)[0] for loss in (mine, theirs)]
+    torch.testing.assert_close(*slopes)
+    assert (slopes[0] == 0).any() and (slopes[0] != 0).any()
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "state_gaussian", "squashed", "beta"])
+def test_the_first_ratio_of_a_rollout_is_1_under_every_distribution(kind):
+    algo = PPO(distribution=kind, n_steps=16, n_epochs=1, batch_size=32, hidden=(8,))
+    trainer = Trainer("Pendulum-v1", algo, seed=0, num_envs=2)
+    trainer.until("update", 3)
+    torch.testing.assert_close(trainer.learner.last.parts.ratio, torch.ones(32), rtol=1e-3, atol=1e-3)
+    act = trainer.learner.data.act
+    assert (act.abs() <= 2).all() or "gaussian" in kind
 
 
 # ---- A2C

@@ -51,4 +51,4 @@ class A2C(Rollouts, A2CSettings):
         yield "all", *actor_critic_loss(self, nets.policy(batch.obs), self.values(nets, batch.obs), batch)
 
     def after(self, nets, own, taken):
-        if self.normalize_obs: nets.value.encode[0].update(taken.data.obs)
+        self.finish(nets, taken)

@@ -114,11 +114,9 @@ class RecurrentPPO(PPO):
         pi, val = nets.policy(batch.obs, batch.carry[0], batch.first, batch.valid)
         yield "all", *ppo_loss(self, pi, val, batch[batch.valid])
 
-    def after(self, nets, own, taken):
-        too_far = self.target_kl and taken.parts.kl.mean() > self.target_kl
-        if self.normalize_obs and (too_far or not taken.left):
-            nets.policy.net.trunk.encode[0].update(taken.data.obs[taken.data.valid])
-        return too_far
+    def finish(self, nets, taken):
+        rows = taken.data[taken.data.valid]
+        if self.normalize_obs: nets.policy.net.trunk.encode[0].update(rows.obs)
 
     def values(self, nets, obs):
         "None: an observation alone has no value here"

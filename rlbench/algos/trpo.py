@@ -140,4 +140,4 @@ class TRPO(Rollouts, TRPOSettings):
     def after(self, nets, own, taken):
         if taken.left: return
         taken.parts.update(trust_region_step(self, nets.policy, taken.data))
-        if self.normalize_obs: nets.value.encode[0].update(taken.data.obs)
+        self.finish(nets, taken)
