@@ -28,8 +28,6 @@ def pass_on(policies):
 @dataclass(frozen=True)
 class IMPALA(A2C):
     "Actors that are some updates behind, and V-trace, which corrects for it (Espeholt et al., 2018), in lockstep"
-    n_steps: int = hp(20, "steps of each environment in a rollout", up="rewards come late",
-                      low=1, high=1_000_000, live=False)
     staleness: int = hp(1, "updates that the policy which acts is behind", up="you want to see what it costs",
                         low=0, high=64, live=False)
     rho_max: float = hp(1., "largest weight of a step's error, ρ̄", up="it learns the values of a mixture", low=0)
