@@ -98,6 +98,18 @@ FAMILIES = {
         "ppo-defaults-acrobot": Task("Acrobot-v1", "ppo", 99_328, -100, SOLVED),
         "ppo-cartpole": tuned("CartPole-v1", "ppo", 475, SOLVED),
         "ppo-pendulum": tuned("Pendulum-v1", "ppo", -250, "threshold used by Tianshou's tests"),
+        "a2c-defaults": Task("CartPole-v1", "a2c", 500_000, 495, "rl-zoo3's A2C: 500 within as many steps"),
+        "a2c-defaults-acrobot": Task(
+            "Acrobot-v1", "a2c", 200_000, -100, SOLVED + "; rl-zoo3's A2C: -83 within 500,000 steps"),
+        "trpo-defaults": Task("CartPole-v1", "trpo", 99_328, 495, "rl-zoo3's TRPO: 500 within 100,000 steps"),
+        "trpo-defaults-acrobot": Task(
+            "Acrobot-v1", "trpo", 99_328, -85, "rl-zoo3's TRPO: -83 within 100,000 steps"),
+        "trpo-mountaincar-continuous": Task(
+            "MountainCarContinuous-v0", "trpo", 49_152, 92, "rl-zoo3's TRPO: 92.5 within 50,000 steps",
+            dict(normalize_obs=True, num_envs=2, n_steps=1024)),
+        "impala-cartpole": Task(
+            "CartPole-v1", "impala", 500_000, 450, "RLlib's IMPALA, within 2,000,000 steps; 4 updates behind",
+            dict(staleness=4)),
         "masked-ppo": tuned("rlbench/Forbidden-v0", "ppo", 25.7, "95 % of the optimum, 27.09 by counting the masks"),
         "hybrid-ppo": tuned(
             "rlbench/SideAndForce-v0", "ppo", 7.2,
