@@ -109,7 +109,7 @@ FAMILIES = {
             dict(normalize_obs=True, num_envs=2, n_steps=1024)),
         "impala-cartpole": Task(
             "CartPole-v1", "impala", 500_000, 450, "RLlib's IMPALA, within 2,000,000 steps; 4 updates behind",
-            dict(staleness=4)),
+            dict(staleness=4, lr="linear(0.0007, 0, 500000)")),
         "masked-ppo": tuned("rlbench/Forbidden-v0", "ppo", 25.7, "95 % of the optimum, 27.09 by counting the masks"),
         "hybrid-ppo": tuned(
             "rlbench/SideAndForce-v0", "ppo", 7.2,
