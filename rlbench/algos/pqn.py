@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PQNSettings', 'PQN']
 
-# %% ../../nbs/4_algos/447_pqn.ipynb #7c38f807
+# %% ../../nbs/4_algos/447_pqn.ipynb #1547b492
 from dataclasses import dataclass
 
 import gymnasium as gym
@@ -25,11 +25,12 @@ from ..core.spaces import SpaceProblem
 from ..policies.exploration import Exploring
 from ..policies.networks import MLP, has_mask
 
-# %% ../../nbs/4_algos/447_pqn.ipynb #b4475de3
+# %% ../../nbs/4_algos/447_pqn.ipynb #4262ef66
 @dataclass(frozen=True)
 class PQNSettings(Exploring, Algorithm):
     "What can be set"
-    lr: float | Schedule = hp(1e-3, "learning rate of RAdam", up="learning is steady but slow", low=0)
+    lr: float | Schedule = hp(Linear(5e-4, 5e-5, 250_000), "learning rate of RAdam", up="learning is steady but slow",
+                              low=0)
     epsilon: float | Schedule = hp(Linear(1, .05, 50_000), "ε, probability of a random action",
                                    up="it settles too early", low=0, high=1)
     q_lambda: float = hp(.65, "λ, share of what was really paid later, against the value of the next state",
@@ -43,7 +44,7 @@ class PQNSettings(Exploring, Algorithm):
     hidden: tuple[int, ...] = hp((128, 128), "units of the hidden layers", up="values are too simple",
                                  low=1, high=65_536, live=False)
 
-# %% ../../nbs/4_algos/447_pqn.ipynb #e4c1b57b
+# %% ../../nbs/4_algos/447_pqn.ipynb #42a5dbc5
 @register("pqn")
 @dataclass(frozen=True)
 class PQN(PQNSettings):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['StreamACSettings', 'StreamAC']
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #45e251de
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #067a4640
 from dataclasses import dataclass
 
 import torch
@@ -19,15 +19,15 @@ from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..policies.networks import PolicyNet, head_for
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #517243bf
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #1a698959
 @dataclass(frozen=True)
 class StreamACSettings(StreamSettings):
     "What can be set"
-    policy_kappa: float = hp(3., "κ of the policy's steps", up="it settles too early", low=0)
+    policy_kappa: float | Schedule = hp(3., "κ of the policy's steps", up="it settles too early", low=0)
     ent_coef: float | Schedule = hp(.01, "τ, weight of the entropy in the policy's traces", up="it settles too early",
                                     low=0)
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #0d641f47
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #fac82e39
 @register("stream_ac")
 @dataclass(frozen=True)
 class StreamAC(Streaming, StreamACSettings):

@@ -6,7 +6,7 @@
 __all__ = ['gradient_of', 'move', 'WeightTraces', 'bounded_step', 'sparsen', 'online_norm', 'stream_net', 'RewardScale',
            'pass_back', 'notice', 'StreamSettings', 'Streaming']
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #62f94160
+# %% ../../nbs/4_algos/422_streaming.ipynb #bcff62d4
 import math
 from dataclasses import dataclass
 
@@ -25,13 +25,13 @@ from ..core.stats import RunningNorm
 from ..policies.encoders import picture_kind
 from ..policies.networks import MLP
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #09271d23
+# %% ../../nbs/4_algos/422_streaming.ipynb #494c900f
 def gradient_of(value,    # one number that was computed with the weights
                 weights): # [tensors]
     "The derivative of a value by all weights, one after another (P,)"
     return torch.cat([piece.flatten() for piece in grad(value.sum(), weights, retain_graph=True)])
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #ae0d3813
+# %% ../../nbs/4_algos/422_streaming.ipynb #60be34e6
 @torch.no_grad()
 def move(weights, # [tensors]
          by):     # (P,), for all of them one after another
@@ -40,7 +40,7 @@ def move(weights, # [tensors]
     for weight, piece in zip(weights, pieces):
         weight += piece.view_as(weight)
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #d88aea18
+# %% ../../nbs/4_algos/422_streaming.ipynb #af93f137
 class WeightTraces(nn.Module):
     "Eligibility of every weight of a network, in each environment"
 
@@ -53,14 +53,15 @@ class WeightTraces(nn.Module):
     def step(self, row,     # Batch (1,) with env and ordinal
              fade,          # what is left of the traces
              gradient):     # (P,)
-        "Traces fade, and the gradient is added -> traces (P,) of the row's environment"
+        "Traces fade, and the gradient is added -> traces (P,) of the row's environment, whether the row is new"
         env = int(row.env)
-        if row.ordinal > self.reached[env]:
+        new = bool(row.ordinal > self.reached[env])
+        if new:
             self.z[env] = fade * self.z[env] + gradient
             self.reached[env] = row.ordinal
-        return self.z[env]
+        return self.z[env], new
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #1a36c956
+# %% ../../nbs/4_algos/422_streaming.ipynb #5555dea4
 def bounded_step(delta, # () or (1,) error
                  z,     # (P,) traces
                  alpha, # longest step
@@ -69,7 +70,7 @@ def bounded_step(delta, # () or (1,) error
     overshoot = alpha * kappa * delta.abs().clamp(min=1) * z.abs().sum()
     return alpha / overshoot.clamp(min=1)
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #d20c12de
+# %% ../../nbs/4_algos/422_streaming.ipynb #60bac987
 @torch.no_grad()
 def sparsen(layer,     # nn.Linear or a convolution
             sparsity,  # share of the weights that are zero
@@ -85,7 +86,7 @@ def sparsen(layer,     # nn.Linear or a convolution
     if layer.bias is not None:
         layer.bias.zero_()
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #490383fa
+# %% ../../nbs/4_algos/422_streaming.ipynb #5bdf7bd8
 def online_norm(space):
     "An encoder for observations of a Box: numbers by their running mean and deviation; others are encoded as always"
     if not isinstance(space, gym.spaces.Box) or picture_kind(space):
@@ -94,7 +95,7 @@ def online_norm(space):
     norm.count.fill_(1)
     return nn.Sequential(norm, nn.Flatten() if space.shape else nn.Unflatten(0, (-1, 1)))
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #c978f2fc
+# %% ../../nbs/4_algos/422_streaming.ipynb #2d43ceb4
 def stream_net(space,     # of observations
                hidden,    # units of the hidden layers
                outputs, sparsity,
@@ -107,7 +108,7 @@ def stream_net(space,     # of observations
             sparsen(layer, sparsity, generator)
     return net
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #21bb102c
+# %% ../../nbs/4_algos/422_streaming.ipynb #97afac8e
 class RewardScale(nn.Module):
     "Rewards in units of the root mean square of the discounted sum up to each step"
 
@@ -131,19 +132,19 @@ class RewardScale(nn.Module):
         self.square += (total**2 - self.square) / self.count
         self.sum[env] = 0 if row.term | row.trunc else total
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #703695c5
+# %% ../../nbs/4_algos/422_streaming.ipynb #cbadfc68
 def pass_back(net, traces,  # a network, and the traces of its weights
               row, fade,    # Batch (1,), and what is left of the traces when it comes
               value, delta, # (1,) what the network said of it, and the error of that
               lr, kappa):   # longest step, and the margin of safety
     "Move the weights of a network along their traces -> the step, and the length of the traces, (1,) each"
     weights = list(net.parameters())
-    z = traces.step(row, fade, gradient_of(value, weights))
+    z, _ = traces.step(row, fade, gradient_of(value, weights))
     step = bounded_step(delta, z, lr, kappa)
     move(weights, step * delta * z)
     return step, z.norm()[None]
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #c21c3916
+# %% ../../nbs/4_algos/422_streaming.ipynb #a4c9627d
 def notice(nets, # with a RewardScale called `scale`
            row,  # Batch (1,)
            gamma):
@@ -155,13 +156,14 @@ def notice(nets, # with a RewardScale called `scale`
     for norm in nets.modules():
         if isinstance(norm, RunningNorm): norm.update(row.obs)
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #cd5a7109
+# %% ../../nbs/4_algos/422_streaming.ipynb #3dbe9ffc
 @dataclass(frozen=True)
 class StreamSettings(Algorithm):
     "What can be set"
-    lr: float | Schedule = hp(1., "α, longest step along the traces, before its overshooting is bounded",
+    lr: float | Schedule = hp(1., "α, longest step along the traces; mostly its bound is far below",
                               up="learning is steady but slow", low=0)
-    kappa: float = hp(2., "κ, margin of safety of the values' steps", up="values run away", low=0)
+    kappa: float | Schedule = hp(2., "κ, margin of safety of the values' steps; a rising one makes them smaller",
+                                 up="values run away, or do not settle", low=0)
     td_lambda: float | Schedule = hp(.8, "λ, share of an error that passes on to the step before",
                                      up="rewards come late", low=0, high=1)
     sparsity: float = hp(.9, "share of the first weights that are zero", up="what is learned here spoils it there",
@@ -171,7 +173,7 @@ class StreamSettings(Algorithm):
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="behaviour is too simple",
                                  low=1, high=65_536, live=False)
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #0419a91a
+# %% ../../nbs/4_algos/422_streaming.ipynb #34d66c4d
 class Streaming(OneStep):
     "Part of algorithms that learn from one row at a time; they have the settings above, and `nets.scale`"
 
