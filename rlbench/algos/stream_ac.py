@@ -5,21 +5,21 @@
 # %% auto #0
 __all__ = ['StreamACSettings', 'StreamAC']
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #067a4640
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #3deec3b0
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from .algorithm import register
-from .streaming import (RewardScale, Streaming, StreamSettings, WeightTraces, notice, online_norm,
+from .streaming import (RewardScale, Streaming, StreamSettings, WeightTraces, if_any, notice, online_norm,
                                      pass_back, stream_net)
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..policies.networks import PolicyNet, head_for
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #1a698959
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #f7191feb
 @dataclass(frozen=True)
 class StreamACSettings(StreamSettings):
     "What can be set"
@@ -27,7 +27,7 @@ class StreamACSettings(StreamSettings):
     ent_coef: float | Schedule = hp(.01, "τ, weight of the entropy in the policy's traces", up="it settles too early",
                                     low=0)
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #fac82e39
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #89fb8bae
 @register("stream_ac")
 @dataclass(frozen=True)
 class StreamAC(Streaming, StreamACSettings):
@@ -40,7 +40,7 @@ class StreamAC(Streaming, StreamACSettings):
         head = head_for(spec.action_space, "state_gaussian")
         policy = PolicyNet(stream_net(space, self.hidden, head.size, self.sparsity, rng, encode), head)
         value = stream_net(space, self.hidden, 1, self.sparsity, rng, encode)
-        nets = dict(policy=policy, value=value, scale=RewardScale(spec.num_envs))
+        nets = dict(if_any(encode), policy=policy, value=value, scale=RewardScale(spec.num_envs))
         nets["policy_traces"] = WeightTraces(policy, spec.num_envs)
         nets["value_traces"] = WeightTraces(value, spec.num_envs)
         return nn.ModuleDict(nets)
@@ -64,8 +64,8 @@ class StreamAC(Streaming, StreamACSettings):
         ent = pi.entropy()
         liked = pi.logp(batch.act) + self.ent_coef * delta.sign() * ent
         fade = self.fade(batch)
-        pass_back(nets.policy, nets.policy_traces, batch, fade, liked, delta, self.lr, self.policy_kappa)
-        step, trace = pass_back(nets.value, nets.value_traces, batch, fade, val, delta, self.lr, self.kappa)
+        pass_back(nets.policy_traces, batch, fade, liked, delta, self.lr, self.policy_kappa)
+        step, trace = pass_back(nets.value_traces, batch, fade, val, delta, self.lr, self.kappa)
         notice(nets, batch, self.gamma)
         return Batch(val=val.detach(), target=target, delta=delta, step_size=step, trace=trace, ent=ent.detach())
 

@@ -5,17 +5,18 @@
 # %% auto #0
 __all__ = ['StreamQSettings', 'bounded', 'intend', 'StreamQ']
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #b795fe57
+# %% ../../nbs/4_algos/423_stream_q.ipynb #bfce69bb
 from dataclasses import dataclass
 
 import gymnasium as gym
 import torch
 from torch import nn
+from torch.linalg import vector_norm
 
 from .algorithm import register
 from .intentional import Intention
-from .streaming import (RewardScale, Streaming, StreamSettings, WeightTraces, gradient_of, move, notice,
-                                     online_norm, pass_back, stream_net)
+from .streaming import (RewardScale, Streaming, StreamSettings, WeightTraces, gradient_of, if_any, move,
+                                     notice, online_norm, pass_back, stream_net)
 from .td import of_action
 from ..core.batch import Batch
 from ..core.schedules import Linear, Schedule
@@ -23,7 +24,7 @@ from ..core.settings import hp
 from ..core.spaces import SpaceProblem
 from ..policies.exploration import Exploring
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #4cdb906c
+# %% ../../nbs/4_algos/423_stream_q.ipynb #0ecf2e40
 @dataclass(frozen=True)
 class StreamQSettings(Exploring, StreamSettings):
     "What can be set"
@@ -35,23 +36,22 @@ class StreamQSettings(Exploring, StreamSettings):
     eta: float | Schedule = hp(.25, "η, share of the error that an intentional step corrects",
                                up="learning is steady but slow", low=0, high=1)
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #b546ddd9
+# %% ../../nbs/4_algos/423_stream_q.ipynb #c24d0e18
 def bounded(algo, nets, row, fade, q, delta):
     "A bounded step -> its size, and the length of the traces, (1,) each"
-    return pass_back(nets.q, nets.traces, row, fade, q, delta, algo.lr, algo.kappa)
+    return pass_back(nets.traces, row, fade, q, delta, algo.lr, algo.kappa)
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #9dd50671
+# %% ../../nbs/4_algos/423_stream_q.ipynb #42f2610e
 def intend(algo, nets, row, fade, q, delta):
     "The same by an intentional step"
-    weights = list(nets.q.parameters())
-    gradient = gradient_of(q, weights)
+    gradient = gradient_of(q, nets.traces.weights)
     z, new = nets.traces.step(row, fade, gradient)
     if new: nets.intention.notice(gradient, delta, algo.gamma * algo.td_lambda)
     step, by = nets.intention.step(delta, z, algo.eta)
-    move(weights, by)
-    return step[None], z.norm()[None]
+    move(nets.traces.weights, by)
+    return step[None], vector_norm(z)[None]
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #d3a9b1e1
+# %% ../../nbs/4_algos/423_stream_q.ipynb #3bbe3bd3
 @register("stream_q")
 @dataclass(frozen=True)
 class StreamQ(Streaming, StreamQSettings):
@@ -64,7 +64,7 @@ class StreamQ(Streaming, StreamQSettings):
         encode = online_norm(spec.observation_space)
         q = stream_net(spec.observation_space, self.hidden, int(space.n), self.sparsity, rng, encode)
         traces = WeightTraces(q, spec.num_envs)
-        nets = dict(q=q, scale=RewardScale(spec.num_envs), traces=traces)
+        nets = dict(if_any(encode), q=q, scale=RewardScale(spec.num_envs), traces=traces)
         if self.step_rule == "intentional":
             nets["intention"] = Intention(traces.z.shape[1])
         return nn.ModuleDict(nets)
