@@ -5,10 +5,9 @@
 # %% auto #0
 __all__ = ['StreamACSettings', 'StreamAC']
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #3deec3b0
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #10c06d88
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from .algorithm import register
@@ -19,7 +18,7 @@ from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..policies.networks import PolicyNet, head_for
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #f7191feb
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #6230c8b7
 @dataclass(frozen=True)
 class StreamACSettings(StreamSettings):
     "What can be set"
@@ -27,7 +26,7 @@ class StreamACSettings(StreamSettings):
     ent_coef: float | Schedule = hp(.01, "τ, weight of the entropy in the policy's traces", up="it settles too early",
                                     low=0)
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #89fb8bae
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #14bc04ee
 @register("stream_ac")
 @dataclass(frozen=True)
 class StreamAC(Streaming, StreamACSettings):

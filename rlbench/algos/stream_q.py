@@ -5,11 +5,10 @@
 # %% auto #0
 __all__ = ['StreamQSettings', 'ActingStreamQ', 'bounded', 'intend', 'StreamQ']
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #944371e9
+# %% ../../nbs/4_algos/423_stream_q.ipynb #4d539023
 from dataclasses import dataclass
 
 import gymnasium as gym
-import torch
 from torch import nn
 from torch.linalg import vector_norm
 
@@ -24,7 +23,7 @@ from ..core.settings import hp
 from ..core.spaces import SpaceProblem
 from ..policies.exploration import Exploring
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #cc5fc411
+# %% ../../nbs/4_algos/423_stream_q.ipynb #424ea97c
 @dataclass(frozen=True)
 class StreamQSettings(Exploring, StreamSettings):
     "What can be set"
@@ -36,7 +35,7 @@ class StreamQSettings(Exploring, StreamSettings):
     eta: float | Schedule = hp(.25, "η, share of the error that an intentional step corrects",
                                up="learning is steady but slow", low=0, high=1)
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #841592ee
+# %% ../../nbs/4_algos/423_stream_q.ipynb #c68d13ef
 class ActingStreamQ(Streaming, StreamQSettings):
     "Part of Stream Q(λ): its network, and how it acts"
 
@@ -57,12 +56,12 @@ class ActingStreamQ(Streaming, StreamQSettings):
     def values(self, nets, obs):
         return nets.q(obs) * nets.scale.unit
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #496d65e0
+# %% ../../nbs/4_algos/423_stream_q.ipynb #c922935f
 def bounded(algo, nets, row, fade, q, delta):
     "A bounded step -> its size, and the length of the traces, (1,) each"
     return pass_back(nets.traces, row, fade, q, delta, algo.lr, algo.kappa)
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #93377fcb
+# %% ../../nbs/4_algos/423_stream_q.ipynb #9684fd24
 def intend(algo, nets, row, fade, q, delta):
     "The same by an intentional step"
     gradient = gradient_of(q, nets.traces.weights)
@@ -72,7 +71,7 @@ def intend(algo, nets, row, fade, q, delta):
     move(nets.traces.weights, by)
     return step[None], vector_norm(z)[None]
 
-# %% ../../nbs/4_algos/423_stream_q.ipynb #5b8f6caf
+# %% ../../nbs/4_algos/423_stream_q.ipynb #becbf92a
 @register("stream_q")
 @dataclass(frozen=True)
 class StreamQ(ActingStreamQ):
