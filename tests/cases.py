@@ -31,7 +31,14 @@ VARIANTS = dict(                            # settings that lead other ways thro
         dict(exploration="weights", double=False, tau=.5),
     ],
     ppo=[dict(normalize_obs=True, target_kl=.01, ent_coef=.01)],
-    sac=[dict(ent_coef=.2, gradient_steps=2)],
+    sac=[
+        dict(ent_coef=.2, gradient_steps=2),
+        dict(n_critics=4, critics_in_target=2, dropout=.1, critic_norm="layer"),
+    ],
+    tqc=[dict(ent_coef=.2, quantiles=5)],
+    crossq=[dict(renorm_limit=3., policy_delay=2)],
+    ddpg=[dict(exploration="ou", gradient_steps=2)],
+    td3=[dict(policy_delay=3, train_freq=2)],
     stream_q=[dict(step_rule="intentional", epsilon=.3)],
     recurrent_ppo=[dict(target_kl=.01, ent_coef=.01)],
 )
