@@ -80,6 +80,16 @@ FAMILIES = {
             "FrozenLake-v1", "count_bonus", 8_000, 1, "the goal is reached",
             dict(env_settings=dict(map_name="8x8", is_slippery=False))),
     },
+    "streaming": {
+        "stream-q-cartpole": Task(
+            "CartPole-v1", "stream_q", 50_000, 475, SOLVED + "; the worst seed at 400",
+            dict(epsilon="linear(1, 0.01, 5000)")),
+        "stream-q-acrobot": Task(
+            "Acrobot-v1", "stream_q", 100_000, -100, SOLVED, dict(epsilon="linear(1, 0.01, 30000)"),
+            note="one seed stood at -117 after 50,000 steps, and at -163 where exploring ended after 15,000"),
+        "stream-ac-cartpole": Task("CartPole-v1", "stream_ac", 50_000, 475, SOLVED),
+        "stream-ac-inverted": Task("InvertedPendulum-v5", "stream_ac", 30_000, 950, SOLVED),
+    },
     "values": {
         "dqn-defaults": Task("CartPole-v1", "dqn", 50_000, 475, SOLVED),
         "dqn-defaults-acrobot": Task("Acrobot-v1", "dqn", 30_000, -100, SOLVED),
@@ -90,6 +100,10 @@ FAMILIES = {
             "CartPole-v1", "dqn", 50_000, 475, SOLVED,
             DQN | dict(exploration="boltzmann", temperature="linear(1, 0.05, 10000)")),
         "dqn-weight-noise": Task("CartPole-v1", "dqn", 50_000, 475, SOLVED, DQN | dict(exploration="weights")),
+    },
+    "values from rollouts": {
+        "pqn-cartpole": Task("CartPole-v1", "pqn", 500_224, 490, "CleanRL's PQN, 495.1 within as many steps"),
+        "pqn-acrobot": Task("Acrobot-v1", "pqn", 500_224, -95, "CleanRL's PQN, -95.6 within as many steps"),
     },
     "policies, on-policy": {
         "reinforce-cartpole": tuned("CartPole-v1", "reinforce", 150, RLLIB_PG),

@@ -35,6 +35,39 @@ class Plain:
             weight.data += step * delta * z
 
 
+def weighted(numbers, keep):
+    "The mean of all that was seen, the newest counting most"
+    weights = keep ** torch.arange(len(numbers) - 1., -1, -1)
+    return torch.tensordot(weights / weights.sum(), torch.stack(numbers).float(), 1)
+
+
+class PlainIntention:
+    "The same with intentional steps, from lists of all gradients and errors"
+
+    def __init__(self, net, num_envs, eta, keep):
+        self.net = net
+        self.eta = eta
+        self.keep = keep
+        self.traces = [0.] * num_envs
+        self.squares = []
+        self.slopes = []
+        self.errors = []
+
+    def learn(self, env, fade, value, delta):
+        self.net.zero_grad()
+        value.backward(retain_graph=True)
+        g = torch.cat([weight.grad.flatten() for weight in self.net.parameters()])
+        self.traces[env] = z = fade * self.traces[env] + g
+        self.squares.append(g**2)
+        rho = 1 / (weighted(self.squares, .999).sqrt() + 1e-8)
+        self.slopes.append((rho * g * g).sum())
+        self.errors.append(torch.tensor(delta) ** 2)
+        step = self.eta / (weighted(self.slopes, self.keep) * (rho * z * z).sum()).sqrt()
+        most = 20 * weighted(self.errors, .999).sqrt().item()
+        by = step * max(-most, min(most, delta)) * rho * z
+        torch.nn.utils.vector_to_parameters(weights_of(self.net) + by, self.net.parameters())
+
+
 class Usual:
     "What is usual in observations and rewards, from lists of all that was seen"
 
@@ -88,11 +121,12 @@ def put_norm(net, usual):
 
 
 @pytest.mark.parametrize("num_envs", [1, 2])
-def test_stream_q_is_the_plain_loop(num_envs):
-    how = dict(epsilon=.4, gamma=.9, td_lambda=.7, num_envs=num_envs, **SMALL)
+@pytest.mark.parametrize("rule", ["obgd", "intentional"])
+def test_stream_q_is_the_plain_loop(num_envs, rule):
+    how = dict(epsilon=.4, gamma=.9, td_lambda=.7, num_envs=num_envs, step_rule=rule, **SMALL)
     trainer = Trainer("CartPole-v1", "stream_q", env_settings=dict(max_episode_steps=15), **how)
     net = copy.deepcopy(trainer.learner.nets.q)
-    mine = Plain(net, num_envs, kappa=2.)
+    mine = Plain(net, num_envs, 2.) if rule == "obgd" else PlainIntention(net, num_envs, .25, keep=.9 * .7)
     usual = Usual(4, num_envs, .9)
     for rows in by_row(trainer, 60):
         unit = usual.unit
@@ -155,9 +189,13 @@ def test_a_bounded_step_does_not_overshoot_where_slopes_are_at_most_one():
         assert abs(moved) <= abs(error) and moved * error >= 0
 
 
-@pytest.mark.parametrize("algo, env", [("stream_q", "CartPole-v1"), ("stream_ac", "Pendulum-v1")])
-def test_a_row_that_is_learned_from_again_counts_once(algo, env):
-    trainer = Trainer(env, algo, **SMALL).run(steps=40)
+@pytest.mark.parametrize("algo, env, more", [
+    ("stream_q", "CartPole-v1", {}),
+    ("stream_q", "CartPole-v1", dict(step_rule="intentional")),
+    ("stream_ac", "Pendulum-v1", {}),
+])
+def test_a_row_that_is_learned_from_again_counts_once(algo, env, more):
+    trainer = Trainer(env, algo, **more, **SMALL).run(steps=40)
     nets = trainer.learner.nets
 
     def remembered():

@@ -5,29 +5,28 @@
 # %% auto #0
 __all__ = ['StreamACSettings', 'StreamAC']
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #45e251de
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #10c06d88
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from .algorithm import register
-from .streaming import (RewardScale, Streaming, StreamSettings, WeightTraces, notice, online_norm,
+from .streaming import (RewardScale, Streaming, StreamSettings, WeightTraces, if_any, notice, online_norm,
                                      pass_back, stream_net)
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..policies.networks import PolicyNet, head_for
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #517243bf
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #6230c8b7
 @dataclass(frozen=True)
 class StreamACSettings(StreamSettings):
     "What can be set"
-    policy_kappa: float = hp(3., "κ of the policy's steps", up="it settles too early", low=0)
+    policy_kappa: float | Schedule = hp(3., "κ of the policy's steps", up="it settles too early", low=0)
     ent_coef: float | Schedule = hp(.01, "τ, weight of the entropy in the policy's traces", up="it settles too early",
                                     low=0)
 
-# %% ../../nbs/4_algos/424_stream_ac.ipynb #0d641f47
+# %% ../../nbs/4_algos/424_stream_ac.ipynb #14bc04ee
 @register("stream_ac")
 @dataclass(frozen=True)
 class StreamAC(Streaming, StreamACSettings):
@@ -40,7 +39,7 @@ class StreamAC(Streaming, StreamACSettings):
         head = head_for(spec.action_space, "state_gaussian")
         policy = PolicyNet(stream_net(space, self.hidden, head.size, self.sparsity, rng, encode), head)
         value = stream_net(space, self.hidden, 1, self.sparsity, rng, encode)
-        nets = dict(policy=policy, value=value, scale=RewardScale(spec.num_envs))
+        nets = dict(if_any(encode), policy=policy, value=value, scale=RewardScale(spec.num_envs))
         nets["policy_traces"] = WeightTraces(policy, spec.num_envs)
         nets["value_traces"] = WeightTraces(value, spec.num_envs)
         return nn.ModuleDict(nets)
@@ -64,8 +63,8 @@ class StreamAC(Streaming, StreamACSettings):
         ent = pi.entropy()
         liked = pi.logp(batch.act) + self.ent_coef * delta.sign() * ent
         fade = self.fade(batch)
-        pass_back(nets.policy, nets.policy_traces, batch, fade, liked, delta, self.lr, self.policy_kappa)
-        step, trace = pass_back(nets.value, nets.value_traces, batch, fade, val, delta, self.lr, self.kappa)
+        pass_back(nets.policy_traces, batch, fade, liked, delta, self.lr, self.policy_kappa)
+        step, trace = pass_back(nets.value_traces, batch, fade, val, delta, self.lr, self.kappa)
         notice(nets, batch, self.gamma)
         return Batch(val=val.detach(), target=target, delta=delta, step_size=step, trace=trace, ent=ent.detach())
 

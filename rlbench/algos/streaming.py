@@ -6,7 +6,7 @@
 __all__ = ['gradient_of', 'move', 'WeightTraces', 'bounded_step', 'sparsen', 'online_norm', 'stream_net', 'RewardScale',
            'pass_back', 'notice', 'StreamSettings', 'Streaming']
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #62f94160
+# %% ../../nbs/4_algos/422_streaming.ipynb #b566df97
 import math
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ import gymnasium as gym
 import torch
 from torch import nn
 from torch.autograd import grad
+from torch.linalg import vector_norm
 
 from .algorithm import Algorithm
 from .one_step import OneStep, just_taken, one_by_one
@@ -25,13 +26,13 @@ from ..core.stats import RunningNorm
 from ..policies.encoders import picture_kind
 from ..policies.networks import MLP
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #09271d23
+# %% ../../nbs/4_algos/422_streaming.ipynb #ed7d2648
 def gradient_of(value,    # one number that was computed with the weights
                 weights): # [tensors]
     "The derivative of a value by all weights, one after another (P,)"
     return torch.cat([piece.flatten() for piece in grad(value.sum(), weights, retain_graph=True)])
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #ae0d3813
+# %% ../../nbs/4_algos/422_streaming.ipynb #fa1d4550
 @torch.no_grad()
 def move(weights, # [tensors]
          by):     # (P,), for all of them one after another
@@ -40,27 +41,29 @@ def move(weights, # [tensors]
     for weight, piece in zip(weights, pieces):
         weight += piece.view_as(weight)
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #d88aea18
+# %% ../../nbs/4_algos/422_streaming.ipynb #db858286
 class WeightTraces(nn.Module):
     "Eligibility of every weight of a network, in each environment"
 
     def __init__(self, net, num_envs):
         super().__init__()
-        weights = sum(weight.numel() for weight in net.parameters())
-        self.register_buffer("z", torch.zeros(num_envs, weights))
+        self.weights = list(net.parameters())             # to find them again quickly
+        size = sum(weight.numel() for weight in self.weights)
+        self.register_buffer("z", torch.zeros(num_envs, size))
         self.register_buffer("reached", torch.full((num_envs,), -1))      # the last row that raised them
 
     def step(self, row,     # Batch (1,) with env and ordinal
              fade,          # what is left of the traces
              gradient):     # (P,)
-        "Traces fade, and the gradient is added -> traces (P,) of the row's environment"
+        "Traces fade, and the gradient is added -> traces (P,) of the row's environment, whether the row is new"
         env = int(row.env)
-        if row.ordinal > self.reached[env]:
+        new = bool(row.ordinal > self.reached[env])
+        if new:
             self.z[env] = fade * self.z[env] + gradient
             self.reached[env] = row.ordinal
-        return self.z[env]
+        return self.z[env], new
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #1a36c956
+# %% ../../nbs/4_algos/422_streaming.ipynb #ed782f92
 def bounded_step(delta, # () or (1,) error
                  z,     # (P,) traces
                  alpha, # longest step
@@ -69,7 +72,7 @@ def bounded_step(delta, # () or (1,) error
     overshoot = alpha * kappa * delta.abs().clamp(min=1) * z.abs().sum()
     return alpha / overshoot.clamp(min=1)
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #d20c12de
+# %% ../../nbs/4_algos/422_streaming.ipynb #d8bf75c4
 @torch.no_grad()
 def sparsen(layer,     # nn.Linear or a convolution
             sparsity,  # share of the weights that are zero
@@ -85,7 +88,7 @@ def sparsen(layer,     # nn.Linear or a convolution
     if layer.bias is not None:
         layer.bias.zero_()
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #490383fa
+# %% ../../nbs/4_algos/422_streaming.ipynb #1b86ea54
 def online_norm(space):
     "An encoder for observations of a Box: numbers by their running mean and deviation; others are encoded as always"
     if not isinstance(space, gym.spaces.Box) or picture_kind(space):
@@ -94,7 +97,12 @@ def online_norm(space):
     norm.count.fill_(1)
     return nn.Sequential(norm, nn.Flatten() if space.shape else nn.Unflatten(0, (-1, 1)))
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #c978f2fc
+# %% ../../nbs/4_algos/422_streaming.ipynb #d2ee9d2b
+def if_any(encode):
+    "{norm: encoder}, if it is one that learns what is usual"
+    return dict(norm=encode) if isinstance(encode, nn.Module) else {}
+
+# %% ../../nbs/4_algos/422_streaming.ipynb #5b4750bc
 def stream_net(space,     # of observations
                hidden,    # units of the hidden layers
                outputs, sparsity,
@@ -107,7 +115,7 @@ def stream_net(space,     # of observations
             sparsen(layer, sparsity, generator)
     return net
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #21bb102c
+# %% ../../nbs/4_algos/422_streaming.ipynb #83b31b7e
 class RewardScale(nn.Module):
     "Rewards in units of the root mean square of the discounted sum up to each step"
 
@@ -131,20 +139,19 @@ class RewardScale(nn.Module):
         self.square += (total**2 - self.square) / self.count
         self.sum[env] = 0 if row.term | row.trunc else total
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #703695c5
-def pass_back(net, traces,  # a network, and the traces of its weights
+# %% ../../nbs/4_algos/422_streaming.ipynb #de1c6cb4
+def pass_back(traces,       # of a network's weights
               row, fade,    # Batch (1,), and what is left of the traces when it comes
               value, delta, # (1,) what the network said of it, and the error of that
               lr, kappa):   # longest step, and the margin of safety
-    "Move the weights of a network along their traces -> the step, and the length of the traces, (1,) each"
-    weights = list(net.parameters())
-    z = traces.step(row, fade, gradient_of(value, weights))
+    "Move the weights along their traces -> the step, and the length of the traces, (1,) each"
+    z, _ = traces.step(row, fade, gradient_of(value, traces.weights))
     step = bounded_step(delta, z, lr, kappa)
-    move(weights, step * delta * z)
-    return step, z.norm()[None]
+    move(traces.weights, step * delta * z)
+    return step, vector_norm(z)[None]
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #c21c3916
-def notice(nets, # with a RewardScale called `scale`
+# %% ../../nbs/4_algos/422_streaming.ipynb #5813d338
+def notice(nets, # with a RewardScale `scale`, and an encoder `norm` where observations have one
            row,  # Batch (1,)
            gamma):
     "A row was learned from: it counts in what is usual, once"
@@ -152,16 +159,16 @@ def notice(nets, # with a RewardScale called `scale`
     if row.ordinal <= nets.scale.reached[env]: return
     nets.scale.reached[env] = row.ordinal
     nets.scale.update(row, gamma)
-    for norm in nets.modules():
-        if isinstance(norm, RunningNorm): norm.update(row.obs)
+    if "norm" in nets: nets.norm[0].update(row.obs)
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #cd5a7109
+# %% ../../nbs/4_algos/422_streaming.ipynb #76f57e38
 @dataclass(frozen=True)
 class StreamSettings(Algorithm):
     "What can be set"
-    lr: float | Schedule = hp(1., "α, longest step along the traces, before its overshooting is bounded",
+    lr: float | Schedule = hp(1., "α, longest step along the traces; mostly its bound is far below",
                               up="learning is steady but slow", low=0)
-    kappa: float = hp(2., "κ, margin of safety of the values' steps", up="values run away", low=0)
+    kappa: float | Schedule = hp(2., "κ, margin of safety of the values' steps; a rising one makes them smaller",
+                                 up="values run away, or do not settle", low=0)
     td_lambda: float | Schedule = hp(.8, "λ, share of an error that passes on to the step before",
                                      up="rewards come late", low=0, high=1)
     sparsity: float = hp(.9, "share of the first weights that are zero", up="what is learned here spoils it there",
@@ -171,7 +178,7 @@ class StreamSettings(Algorithm):
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="behaviour is too simple",
                                  low=1, high=65_536, live=False)
 
-# %% ../../nbs/4_algos/422_streaming.ipynb #0419a91a
+# %% ../../nbs/4_algos/422_streaming.ipynb #b8f49968
 class Streaming(OneStep):
     "Part of algorithms that learn from one row at a time; they have the settings above, and `nets.scale`"
 
