@@ -20,7 +20,7 @@ from ..core.words import ConfigError
 from ..policies.heads import QNet, expected
 
 # %% ../../nbs/4_algos/431_c51.ipynb #b800b7a4
-def of_action(parts,  # (B, A, K)
+def parts_of_action(parts,  # (B, A, K)
               act):   # (B,)
     "The numbers of one action in each row -> (B, K)"
     return parts[torch.arange(len(act), device=act.device), act]
@@ -103,12 +103,12 @@ class C51(DistributionalQ):
     def wanted(self, nets, batch):
         "(B, K) probabilities that the network is moved towards"
         logits = nets.target.logits(batch.next_obs, batch.get("next_noise"))
-        prob = of_action(logits, self.best_next(nets, batch)).softmax(-1)
+        prob = parts_of_action(logits, self.best_next(nets, batch)).softmax(-1)
         return one_step_earlier(prob, batch.ret, batch.disc, nets.q.atoms)
 
     def compare(self, nets, batch):
         logits = nets.q.logits(batch.obs, batch.get("noise"))
-        logp = of_action(logits, batch.act).log_softmax(-1)
+        logp = parts_of_action(logits, batch.act).log_softmax(-1)
         prob = self.wanted(nets, batch)
         return divergence(prob, logp), logp.exp() @ nets.q.atoms, prob @ nets.q.atoms
 

@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import huber_loss
 
 from .algorithm import register
-from .c51 import DistributionalQ, of_action
+from .c51 import DistributionalQ, parts_of_action
 from .questions import return_distribution
 from ..core.batch import Batch
 from ..core.settings import hp
@@ -58,12 +58,12 @@ class QRDQN(DistributionalQ):
     def wanted(self, nets, batch):
         "(B, K) returns that the quantiles are moved towards"
         after = nets.target.quantiles(batch.next_obs, batch.get("next_noise"), batch.get("next_tau"))
-        best = of_action(after, self.best_next(nets, batch))
+        best = parts_of_action(after, self.best_next(nets, batch))
         return batch.ret[:, None] + batch.disc[:, None] * best
 
     def compare(self, nets, batch):
         tau = batch.get("tau")
-        guess = of_action(nets.q.quantiles(batch.obs, batch.get("noise"), tau), batch.act)
+        guess = parts_of_action(nets.q.quantiles(batch.obs, batch.get("noise"), tau), batch.act)
         wanted = self.wanted(nets, batch)
         return quantile_loss(guess, wanted, tau), guess.mean(-1), wanted.mean(-1)
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from .algorithm import register
-from .dqn import QSettings, ReplayedQ, allowed, count_actions, dqn_target, mask_of
+from .dqn import ReplaySettings, ReplayedQ, allowed, count_actions, dqn_target, mask_of
 from ..buffers.off_policy import rescale, unscale
 from ..buffers.returns import n_step_return
 from ..buffers.sequences import SequenceSampler
@@ -92,7 +92,7 @@ def rectangles(length, n, batch_size):
 
 # %% ../../nbs/4_algos/433_r2d2.ipynb #f4a5a50a
 @dataclass(frozen=True)
-class R2D2Settings(QSettings):
+class R2D2Settings(ReplaySettings):
     "What can be set besides, or is set otherwise"
     lr: float | Schedule = hp(Linear(1e-3, 1e-4, 200_000), "learning rate of Adam", up="learning is steady but slow",
                               low=0)
