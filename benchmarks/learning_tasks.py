@@ -100,6 +100,14 @@ FAMILIES = {
             "CartPole-v1", "dqn", 50_000, 475, SOLVED,
             DQN | dict(exploration="boltzmann", temperature="linear(1, 0.05, 10000)")),
         "dqn-weight-noise": Task("CartPole-v1", "dqn", 50_000, 475, SOLVED, DQN | dict(exploration="weights")),
+        "dqn-dueling": Task("CartPole-v1", "dqn", 50_000, 475, SOLVED, dict(dueling=True)),
+        "dqn-noisy": Task("CartPole-v1", "dqn", 50_000, 475, SOLVED, dict(noisy=True, epsilon=0.)),
+        "c51-cartpole": Task("CartPole-v1", "c51", 50_000, 475, SOLVED + "; CleanRL's C51: 481 within 500,000 steps"),
+        "qr-dqn-cartpole": Task("CartPole-v1", "qr_dqn", 100_000, 475, SOLVED + "; rl-zoo3's QR-DQN: 500, one run"),
+        "iqn-cartpole": Task("CartPole-v1", "iqn", 100_000, 475, SOLVED),
+        "rainbow-cartpole": Task("CartPole-v1", "rainbow", 50_000, 475, SOLVED),
+        "r2d2-cartpole": Task(
+            "rlbench/StatelessCartPole-v0", "r2d2", 200_000, 350, "RLlib's DQN with LSTM, within as many steps"),
     },
     "values from rollouts": {
         "pqn-cartpole": Task("CartPole-v1", "pqn", 500_224, 490, "CleanRL's PQN, 495.1 within as many steps"),

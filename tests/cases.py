@@ -29,8 +29,10 @@ VARIANTS = dict(                            # settings that lead other ways thro
     dqn=[
         dict(n_step=3, prioritized_replay_alpha=.6, gradient_steps=2),
         dict(exploration="weights", double=False, tau=.5),
+        dict(dueling=True, noisy=True),
     ],
     ppo=[dict(normalize_obs=True, target_kl=.01, ent_coef=.01, clip_range_vf=.2, distribution="state_gaussian")],
+    r2d2=[dict(prioritized_replay_alpha=0., cell="lstm", burn_in=0)],
     sac=[
         dict(ent_coef=.2, gradient_steps=2),
         dict(n_critics=4, critics_in_target=2, dropout=.1, critic_norm="layer"),

@@ -37,7 +37,13 @@ TABLE = 1500        # steps that are enough; most need fewer
 STRETCH = 750       # steps between two looks
 NETWORK = 8000
 STEPS = dict(dqn=3000, sac=3000, ddpg=3000, td3=3000, tqc=3000, crossq=3000)
+FEW = dict(gradient_steps=1, train_freq=5, n_step=3)     # updates, since they are dear
 OWN = dict(
+    c51=FEW,
+    iqn=FEW | dict(quantiles=8, samples=4),
+    qr_dqn=FEW | dict(quantiles=8),
+    r2d2=FEW | dict(num_envs=1, batch_size=8, sequence_length=8, memory_size=16),
+    rainbow=FEW,
     qlearning=dict(lr=.2),
     ppo=dict(batch_size=128),
     recurrent_ppo=dict(lr=.003, batch_size=128),

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from rlbench.algos.algorithm import algorithms
-from rlbench.algos.questions import backup_diagram, eligibility, learned_model, most_urgent
+from rlbench.algos.questions import backup_diagram, eligibility, learned_model, most_urgent, return_distribution
 from rlbench.core.spaces import SpaceProblem
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
@@ -20,6 +20,7 @@ from rlbench.lab.components import as_page
 from rlbench.lab.drawing import short
 from rlbench.lab.hands import action_called
 from rlbench.lab.inspect import BufferView, told_transition
+from rlbench.lab.return_views import ReturnsView
 from rlbench.lab.updates import GradientView, TargetsView, UpdateView, target_terms
 from rlbench.lab.value_views import GridValues, ValueSurface, ValueTrace
 from rlbench.lab.views import ActionBars, EnvFrame, LearningCurve
@@ -28,9 +29,10 @@ from tests.conftest import small
 
 ALWAYS = {"curve", "update", "targets", "buffer"}
 VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, BackupView, TraceView, ModelView,
-         QueueView, UpdateView, TargetsView, GradientView, BufferView)
+         QueueView, ReturnsView, UpdateView, TargetsView, GradientView, BufferView)
 SMALL = dict(seed=0, num_envs=2, n_steps=16, batch_size=16, n_epochs=2)
-QUESTIONS = dict(backup=backup_diagram, traces=eligibility, model=learned_model, queue=most_urgent)
+QUESTIONS = dict(backup=backup_diagram, traces=eligibility, model=learned_model, queue=most_urgent,
+                 returns=return_distribution)
 
 
 def views_of(trainer, who="agent"):

@@ -20,7 +20,7 @@ from ..core.words import ConfigError
 from ..policies.heads import QNet, expected
 
 # %% ../../nbs/4_algos/431_c51.ipynb #b800b7a4
-def of_action(parts,  # (B, A, K)
+def parts_of_action(parts,  # (B, A, K)
               act):   # (B,)
     "The numbers of one action in each row -> (B, K)"
     return parts[torch.arange(len(act), device=act.device), act]
@@ -90,25 +90,23 @@ def evenly(low, high, n):
 @dataclass(frozen=True)
 class C51(DistributionalQ):
     "DQN with probabilities of fixed returns (Bellemare et al., 2017)"
-    atoms: int = hp(101, "returns whose probabilities are learned", up="distributions are too coarse", low=2,
-                    high=10_001, live=False)
-    v_min: float = hp(-100., "the smallest of these returns, discounted", live=False)
-    v_max: float = hp(100., "the largest", up="returns are larger", live=False)
+    atoms: int = hp(101, "returns whose probabilities are learned", up="too coarse", low=2, high=9999, live=False)
+    v_min: float = hp(-100., "smallest of these returns, discounted", live=False)
+    v_max: float = hp(100., "largest of these returns", up="returns are larger", live=False)
 
     def network(self, space, actions, rng):
-        atoms = evenly(self.v_min, self.v_max, self.atoms)
-        return AtomNet(space, self.hidden, actions, rng, atoms, self.dueling, self.sigma)
+        returns = evenly(self.v_min, self.v_max, self.atoms)
+        return AtomNet(space, self.hidden, actions, rng, returns, self.dueling, self.sigma)
 
     @torch.no_grad()
     def wanted(self, nets, batch):
         "(B, K) probabilities that the network is moved towards"
         logits = nets.target.logits(batch.next_obs, batch.get("next_noise"))
-        prob = of_action(logits, self.best_next(nets, batch)).softmax(-1)
-        return one_step_earlier(prob, batch.ret, batch.disc, nets.q.atoms)
+        after = parts_of_action(logits, self.best_next(nets, batch)).softmax(-1)
+        return one_step_earlier(after, batch.ret, batch.disc, nets.q.atoms)
 
     def compare(self, nets, batch):
-        logits = nets.q.logits(batch.obs, batch.get("noise"))
-        logp = of_action(logits, batch.act).log_softmax(-1)
+        logp = parts_of_action(nets.q.logits(batch.obs, batch.get("noise")), batch.act).log_softmax(-1)
         prob = self.wanted(nets, batch)
         return divergence(prob, logp), logp.exp() @ nets.q.atoms, prob @ nets.q.atoms
 

@@ -102,10 +102,10 @@ def project(prob,    # (B, K) mass
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #2ce5a8f6
 def quantile_huber(guess,  # (B, K) quantiles
                    target, # (B, M) returns that are equally likely
-                   tau):   # (K,) cumulative probabilities of the quantiles
+                   tau):   # (K,) or (B, K) cumulative probabilities of the quantiles
     "Huber errors that are tilted, so that quantiles are best; mean over targets, sum over quantiles -> (B,)"
     guess, target = torch.broadcast_tensors(guess[..., None], target[:, None])      # (B, K, M)
-    tilt = torch.where(target < guess, 1 - tau[:, None], tau[:, None])
+    tilt = torch.where(target < guess, 1 - tau[..., None], tau[..., None])
     return (tilt * huber_loss(guess, target, reduction="none")).mean(-1).sum(-1)
 
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #81222388

@@ -69,7 +69,10 @@ NAMES = dict(
     stats="mean and variance of a batch, in each normalised layer",
     nll="-log-probability of what somebody else did",
     weight="importance weight: how much the row counts in the loss",
-    # tables
+)
+
+# %% ../../nbs/0_core/00_words.ipynb #15602461
+NAMES |= dict(
     coin="1 where the second of two tables learns",
     turn="which of the updates after a step the row belongs to",
     pick="uniform numbers from which a remembered step is picked",
