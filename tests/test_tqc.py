@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from rlbench.algos.crossq import CrossQ, RenormStack
+from rlbench.algos.quantiles import quantile_loss
 from rlbench.algos.tqc import TQC, quantile_critic_loss, truncated
-from rlbench.buffers.off_policy import quantile_huber
 from rlbench.training.actor import NoiseStream
 from tests.test_sac import learner_of
 from tests.test_td3 import SPEC, made_up
@@ -30,7 +30,7 @@ def test_quantile_loss_equals_its_sum_and_a_known_value():
     target = 2 * torch.randn(5, 6, generator=rng)
     tau = torch.rand(4, generator=rng)
     expected = [huber_by_loops(*row, tau) for row in zip(guess, target)]
-    torch.testing.assert_close(quantile_huber(guess, target, tau), torch.tensor(expected), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(quantile_loss(guess, target, tau), torch.tensor(expected), rtol=1e-5, atol=1e-6)
 
 
 def test_target_of_tqc_equals_that_of_its_paper():

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from .algorithm import register
+from .quantiles import quantile_loss
 from .sac import EntropySettings, PaidForEntropy, SlowTargets, bootstrapped
 from .soft_critics import BoxCritics
 from .td3 import box_of
-from ..buffers.off_policy import quantile_huber
 from ..core.settings import hp
 from ..policies.heads import midpoints
 
@@ -32,7 +32,7 @@ def quantile_critic_loss(z,      # (B, K, M) quantiles of K critics
                          target):# (B, L) returns that are equally likely
     "Tilted Huber errors, averaged over rows, summed over critics and averaged over quantiles -> loss, named tensors"
     tau = midpoints(z.shape[-1], z.device)
-    error = quantile_huber(z.flatten(1), target, tau.repeat(z.shape[1])) / z.shape[-1]
+    error = quantile_loss(z.flatten(1), target, tau.repeat(z.shape[1])) / z.shape[-1]
     q = z.mean(-1)
     believed = target.mean(-1)
     return error.mean(), dict(q=q, target=believed, delta=believed[:, None] - q)
