@@ -6,8 +6,6 @@
 __all__ = ['corrected_return', 'retrace', 'tree_backup', 'q_lambda', 'vtrace', 'project', 'rescale', 'unscale']
 
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #49c6cc8d
-import torch
-
 from .returns import following, only_valid, same_shapes, scan, scan_past
 
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #34e91056
