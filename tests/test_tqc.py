@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from rlbench.algos.crossq import CrossQ, RenormStack
-from rlbench.algos.tqc import TQC, quantile_critic_loss, truncated
 from rlbench.buffers.off_policy import quantile_huber
+from rlbench.algos.tqc import TQC, quantile_critic_loss, truncated
 from rlbench.training.actor import NoiseStream
 from tests.test_sac import learner_of
 from tests.test_td3 import SPEC, made_up
@@ -24,7 +24,7 @@ def huber_by_loops(guess, target, tau):
     return total
 
 
-def test_quantile_loss_equals_its_sum_and_a_known_value():
+def test_quantile_huber_equals_its_sum_and_a_known_value():
     rng = torch.Generator().manual_seed(0)
     guess = torch.randn(5, 4, generator=rng)
     target = 2 * torch.randn(5, 6, generator=rng)

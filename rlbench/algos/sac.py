@@ -196,16 +196,15 @@ class SACParts(PaidForEntropy, SACSettings):
 
     def targets(self, nets, rows, noise):
         data, todo = super().targets(nets, rows, noise)
-        if self.critics_in_target:
+        if self.critics_in_target or self.dropout:
             data.picks = noise(Noise("random", (self.n_critics,)), len(rows))
-        if self.dropout:
-            data.seed = torch.from_numpy(noise.rng.integers(2**62, size=len(rows))).to(rows.rew.device)
         return data, todo
 
     def critics(self, nets, batch):
         "Critics and their targets, as they stand or with units left out"
         if not self.dropout: return nets.critic, nets.target
-        rng = torch.Generator(batch.seed.device).manual_seed(int(batch.seed[0]))    # one for the whole minibatch
+        seed = int(2**24 * batch.picks[0, 0])             # all its digits; one row speaks for the minibatch
+        rng = torch.Generator(batch.picks.device).manual_seed(seed)
         return Thinned(nets.critic, self.dropout, rng), Thinned(nets.target, self.dropout, rng)
 
 # %% ../../nbs/4_algos/443_sac.ipynb #f43ce928

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from .algorithm import register
+from ..buffers.off_policy import quantile_huber
 from .sac import EntropySettings, PaidForEntropy, SlowTargets, bootstrapped
 from .soft_critics import BoxCritics
 from .td3 import box_of
-from ..buffers.off_policy import quantile_huber
 from ..core.settings import hp
 from ..policies.heads import midpoints
 

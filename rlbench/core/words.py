@@ -38,8 +38,7 @@ NAMES = dict(
     logp="log-probability of act when it was chosen",
     noise="the random numbers an action was made from",
     next_noise="the same for the action that follows",
-    picks="uniform numbers that say which critics are believed",
-    seed="of what is drawn in an update; that of the first row counts",
+    picks="uniform numbers that say which critics, or which of their units, are left out",
     carry="recurrent state before obs",
     ent="entropy of the policy at obs",
     # values
