@@ -40,6 +40,8 @@ VARIANTS = dict(                            # settings that lead other ways thro
     ddpg=[dict(exploration="ou", gradient_steps=2)],
     td3=[dict(policy_delay=3, train_freq=2)],
     recurrent_ppo=[dict(target_kl=.01, ent_coef=.01)],
+    awr=[dict(gae_lambda=1., max_weight=None)],
+    discrete_cql=[dict(n_step=3, double=False)],
 )
 
 
@@ -57,7 +59,8 @@ class Case:
     def trainer(self, **settings):
         "A trainer at its start"
         chosen = small(self.cls, log_every=50) | dict(self.extra) | settings
-        shown = demonstrations(self.env, chosen.get("num_envs") or self.cls.num_envs) if self.cls.offline else None
+        given = self.cls.offline or self.cls.imitates
+        shown = demonstrations(self.env, chosen.get("num_envs") or self.cls.num_envs) if given else None
         return Trainer(self.env, self.algo, env_settings=EPISODE, memory=shown, **chosen)
 
     def begun(self, **settings):
