@@ -17,12 +17,15 @@ class Task:
     source: str                                    # of the level
     settings: dict = field(default_factory=dict)   # everything else is at its default
     preset: str | None = None
+    memory: str | None = None                      # name of the data set that is given, see datasets.py
     long: bool = False                             # run only when asked for by name, or by --long
     note: str = ""                                 # what was tried, where it is not reached
 
     def trainer(self, seed):
         from rlbench import Trainer
-        memory = expert_episodes(10) if self.algo == "bc" else None
+        from benchmarks.datasets import dataset
+        from rlbench.buffers.datasets import load_ring
+        memory = self.memory and load_ring(dataset(self.memory))
         return Trainer(self.env, self.algo, seed=seed, memory=memory, preset=self.preset, **self.settings)
 
     @property
@@ -31,31 +34,13 @@ class Task:
         found = preset_for(self.preset, self.env, self.algo).settings if self.preset else {}
         chosen = [f"{name}={value!r}" for name, value in (found | self.settings).items()]
         named = [f"preset {self.preset}:"] if self.preset else []
-        return ", ".join([self.env, self.algo, f"{self.steps:,} steps", *named, *chosen])
+        given = [f"from {self.memory}"] if self.memory else []
+        return ", ".join([self.env, self.algo, f"{self.steps:,} steps", *given, *named, *chosen])
 
 
 def tuned(env, algo, level, source, **more):
     "The task that proves a preset"
     return Task(env, algo, preset_for("tuned", env, algo).steps, level, source, preset="tuned", **more)
-
-
-def expert_episodes(episodes):
-    "A Ring with episodes of CartPole-v1 played by a rule that never lets the pole fall"
-    import numpy as np
-    from rlbench.buffers.ring import Ring
-    from rlbench.core.batch import Batch
-    from rlbench.envs.find import make
-    env = make("CartPole-v1", num_envs=episodes)
-    obs = env.reset(0)["agent"]
-    ring = Ring(500, episodes)
-    for _ in range(500):
-        place, speed, angle, turning = obs.T
-        act = (angle + .4 * turning + .05 * speed + .02 * place > 0).astype(np.int64)
-        step = env.step(dict(agent=act))["agent"]
-        row = Batch(obs=obs, act=act, rew=step.rew, term=step.term, trunc=step.trunc, next_obs=step.next_obs)
-        ring.add(row, step.valid)
-        obs = step.obs
-    return ring
 
 
 DQN = dict(
@@ -69,6 +54,7 @@ DQN = dict(
     hidden=[128, 128],
 )
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
+SWING = dict(lr=3e-3, gamma=.95, tau=.02, n_epochs=100)
 FAMILIES = {
     "tables": {
         "qlearning-cliff": tuned(
@@ -171,7 +157,31 @@ FAMILIES = {
             dict(lr=3e-3, target_entropy_scale=.1, batch_size=64, hidden=[64, 64])),
     },
     "from given data": {
-        "bc-cartpole": Task("CartPole-v1", "bc", 0, 475, SOLVED + "; from ten episodes of an expert, no step taken"),
+        "bc-cartpole": Task(
+            "CartPole-v1", "bc", 0, 475, SOLVED + "; from ten episodes of an expert", memory="cartpole-expert"),
+        "bc-mixed": Task(
+            "CartPole-v1", "bc", 0, 24.6, "what the data return; others are held against it",
+            memory="cartpole-mixed"),
+        "awr-mixed": Task(
+            "CartPole-v1", "awr", 0, 475, SOLVED + "; 50 more than bc-mixed is asked for", memory="cartpole-mixed"),
+        "marwil-mixed": Task(
+            "CartPole-v1", "awr", 0, 475, SOLVED, dict(gae_lambda=1., max_weight=None), memory="cartpole-mixed"),
+        "discrete-cql-mixed": Task(
+            "CartPole-v1", "discrete_cql", 0, 262, "half-way from the data (25) to the expert (500)",
+            memory="cartpole-mixed"),
+        "iql-pendulum": Task(
+            "Pendulum-v1", "iql", 0, -200, "RLlib's IQL; the data return -928", dict(beta=10.) | SWING,
+            memory="pendulum-mixed"),
+        "td3-bc-pendulum": Task(
+            "Pendulum-v1", "td3_bc", 0, -200, "as asked of IQL; the data return -928",
+            dict(bc_alpha=40.) | SWING | dict(gamma=.97, n_epochs=75), memory="pendulum-mixed"),
+        "cql-pendulum": Task(
+            "Pendulum-v1", "cql", 0, -535, "half-way from the data (-928) to the expert (-143); RLlib's CQL: -700",
+            dict(lr=1e-3, critic_lr=3e-3, gamma=.95, tau=.02, n_epochs=25, batch_size=128, hidden=[64, 64]),
+            memory="pendulum-mixed"),
+        "gail-cartpole": Task(
+            "CartPole-v1", "gail", 40_960, 450, "nine tenths of the expert; from ten of his episodes, without a reward",
+            dict(gamma=.98, gae_lambda=.8, lr=1e-3, n_steps=32, batch_size=128), memory="cartpole-expert"),
     },
 }
 TASKS = {name: task for tasks in FAMILIES.values() for name, task in tasks.items()}

@@ -46,6 +46,8 @@ VARIANTS = dict(                            # settings that lead other ways thro
     a2c=[dict(normalize_obs=True, distribution="beta", ent_coef=.01)],
     impala=[dict(staleness=2, normalize_obs=True)],
     trpo=[dict(normalize_obs=True, distribution="squashed")],
+    awr=[dict(gae_lambda=1., max_weight=None)],
+    discrete_cql=[dict(n_step=3, double=False)],
 )
 
 
@@ -63,7 +65,8 @@ class Case:
     def trainer(self, **settings):
         "A trainer at its start"
         chosen = small(self.cls, log_every=50) | dict(self.extra) | settings
-        shown = demonstrations(self.env, chosen.get("num_envs") or self.cls.num_envs) if self.cls.offline else None
+        given = self.cls.offline or self.cls.imitates
+        shown = demonstrations(self.env, chosen.get("num_envs") or self.cls.num_envs) if given else None
         return Trainer(self.env, self.algo, env_settings=EPISODE, memory=shown, **chosen)
 
     def begun(self, **settings):

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.learning_tasks import expert_episodes
+from benchmarks.datasets import RECIPES, played
 from rlbench import Trainer, evaluate, load
 from rlbench.buffers.ring import ClosedRing, Ring
 from rlbench.core.batch import Batch
@@ -13,7 +13,7 @@ from rlbench.core.words import ConfigError
 
 @pytest.fixture(scope="module")
 def episodes():
-    return expert_episodes(10)
+    return played(RECIPES["cartpole-expert"])
 
 
 def clone_of(memory, **settings):

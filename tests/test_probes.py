@@ -98,7 +98,8 @@ def suits(name, algo):
     return can_decide and trainer_for(name, algo) is not None
 
 
-ALGOS = [name for name, cls in algorithms().items() if looks_ahead(cls) and not (cls.exact or cls.offline)]
+ALGOS = [name for name, cls in algorithms().items()
+         if looks_ahead(cls) and not (cls.exact or cls.offline or cls.imitates)]
 CASES = [(name, algo) for name in PROBES for algo in ALGOS if suits(name, algo)]
 
 

@@ -42,6 +42,8 @@ class Algorithm:
     exact = False         # True for methods that plan: their `spec` brings the transition model
     on_policy = False     # True where experience may be used only by the policy that made it
     offline = False       # True where the memory is given, and its own steps are not remembered
+    imitates = False      # True where a memory is given, and learned from beside its own steps
+    reads = "obs", "act", "rew", "term", "trunc", "next_obs"    # columns that a given memory must have
     replays = False       # True where stored rows are learned from again and again, new steps or not
     recurrent = False     # True where the policy carries something from step to step
     masked = False        # True where a Dict observation's action_mask is obeyed

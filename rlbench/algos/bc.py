@@ -23,7 +23,7 @@ from ..policies.networks import policy_net
 class BCSettings(Algorithm):
     "What can be set"
     lr: float | Schedule = hp(1e-3, "learning rate of Adam", up="learning is steady but slow", low=0)
-    n_epochs: int = hp(20, "passes over the demonstrations", up="it has not learned them yet", low=1, high=10_000)
+    n_epochs: int = hp(20, "passes over the demonstrations", up="it has not learned them yet", low=1, high=1_000_000)
     batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
     ent_coef: float = hp(1e-3, "weight of the entropy bonus", up="it is too sure of what it has seen", low=0)
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="behaviour is too simple",
@@ -31,12 +31,13 @@ class BCSettings(Algorithm):
                                  live=False)
 
 # %% ../../nbs/4_algos/450_bc.ipynb #bcde844f
-class Passes(BCSettings):
-    "Part of cloning: all that is given, in minibatches, again and again"
+class Passes:
+    "Part of algorithms that learn from what is given: all of it, in minibatches, `n_epochs` times"
     offline = True
+    replays = False
 
     def own(self, spec, memory):
-        return dict(epochs=0)
+        return super().own(spec, memory) | dict(epochs=0)
 
     def due(self, memory, own, fresh):
         return 0 if own["epochs"] < self.n_epochs else math.inf
@@ -47,17 +48,24 @@ class Passes(BCSettings):
         return Batch(index=memory.latest())
 
     def targets(self, nets, rows, noise):
-        return rows, minibatches(len(rows), self.batch_size, 1, noise.rng)
+        data = self.judged(nets, rows, noise)
+        return data, minibatches(len(data), self.batch_size, 1, noise.rng)
+
+    def judged(self, nets, rows, noise):
+        "The rows of a pass with what is estimated at its beginning"
+        return rows
 
     def after(self, nets, own, taken):
+        super().after(nets, own, taken)
         if not taken.left: own["epochs"] += 1
 
 # %% ../../nbs/4_algos/450_bc.ipynb #96f9ff50
 @register("bc")
 @dataclass(frozen=True)
-class BC(Passes):
+class BC(Passes, BCSettings):
     "Behavioural cloning: the actions of a given memory become likely (Pomerleau, 1989)"
     masked = True
+    reads = "obs", "act"
 
     def nets(self, spec, rng):
         return nn.ModuleDict(dict(policy=policy_net(spec.observation_space, spec.action_space, self.hidden, rng)))

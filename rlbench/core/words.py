@@ -53,6 +53,10 @@ NAMES = dict(
     ret="return that the value is trained towards",
     adv="advantage",
     bonus="reward for coming somewhere rare",
+)
+
+# %% ../../nbs/0_core/00_words.ipynb #1489d8a3
+NAMES |= dict(
     # losses
     ratio="new over old probability of act",
     surr="clipped surrogate objective",
@@ -68,6 +72,12 @@ NAMES = dict(
     stats="mean and variance of a batch, in each normalised layer",
     nll="-log-probability of what somebody else did",
     weight="importance weight: how much the row counts in the loss",
+    gap="how far the values of all actions lie above that of the one taken",
+    apart="squared distance from what somebody else did",
+    tries="random numbers of actions that are held against the one taken",
+    shown="what an expert saw and did, a row of it beside each of one's own",
+    real="how sure a judge is that the row is the expert's, in logits",
+    d_loss="loss of the judge who tells an expert's rows from others",
 )
 
 # %% ../../nbs/0_core/00_words.ipynb #15602461
@@ -90,6 +100,7 @@ VERBS = dict(
     describe="tell shapes, types, ranges and meanings",
     draw="choose rows of a memory; or paint",
     due="how long until there is something to learn from",
+    estimate="judge a policy by what another one did",
     evaluate="play greedily on environments of one's own",
     explain="tell which value counts, and who set it",
     extend="add many rows at once",

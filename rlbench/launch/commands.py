@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FLAGS', 'KINDS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 'MISTAKES', 'COMMANDS', 'assignments',
            'by_behaviour', 'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation',
-           'text_of_evaluation', 'named_trainer', 'run_evaluate', 'drawn', 'frames_of', 'kind_of_film',
+           'text_of_evaluation', 'named_trainer', 'run_evaluate', 'run_estimate', 'drawn', 'frames_of', 'kind_of_film',
            'write_animation', 'play', 'run_play', 'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview',
            'kind_of', 'run_algorithms', 'settings_table', 'run_explain', 'run_suggest', 'bench_notebook', 'run_lab',
            'tell_line', 'carry_out']
@@ -17,12 +17,14 @@ import os
 import re
 import sys
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 
 from ..algos.algorithm import algorithms, get
+from ..buffers.datasets import load_ring
 from ..core.batch import TextTable
 from ..core.config import Config
 from ..core.settings import fields_of, fits, parse_value, plain, whole_number
@@ -32,6 +34,7 @@ from ..core.words import ConfigError, path_of
 from ..envs.env import EnvProblem
 from ..envs.find import make
 from ..envs.place import why_no_picture
+from ..training.estimate import estimate
 from ..training.evaluate import evaluate
 from ..training.checkpoints import RunProblem, find_run, newest, trainer_of
 from ..training.runs import RunSettings
@@ -116,6 +119,14 @@ def named_trainer(args):
 def run_evaluate(args):
     found = evaluate(named_trainer(args), args.episodes, args.seed)
     print(json.dumps(numbers_of_evaluation(found)) if args.json else text_of_evaluation(found))
+    return 0
+
+# %% ../../nbs/9_launch/90_commands.ipynb #9b09a5fe
+def run_estimate(args):
+    behaviour = None if args.behaviour is None else trainer_of(find_run(args.behaviour, args.folder))
+    found = estimate(named_trainer(args), load_ring(args.memory), args.method, greedy=not args.as_trained,
+                     behaviour=behaviour, seed=args.seed)
+    print(json.dumps(asdict(found)) if args.json else found)
     return 0
 
 # %% ../../nbs/9_launch/90_commands.ipynb #e7527399
@@ -313,6 +324,7 @@ MISTAKES = (ConfigError, EnvProblem, FileProblem, RunProblem, SpaceProblem, OSEr
 COMMANDS = dict(
     train=run_train,
     evaluate=run_evaluate,
+    estimate=run_estimate,
     play=run_play,
     suggest=run_suggest,
     lab=run_lab,

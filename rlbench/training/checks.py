@@ -165,8 +165,10 @@ def check_learner(trainer, who, saved):
     check_tensors("nets", saved["actor"]["nets"])
     for name, group in learner.groups.items():
         check_moments(group.optimiser, saved["optimisers"][name])
-    if learner.given: check_given(learner, saved["memory"])
-    else: check_memory(trainer, who, saved["memory"])
+    if learner.given:
+        check_given(learner, saved["own"].get("shown", saved["memory"]))
+    if learner.settings.imitates or not learner.given:
+        check_memory(trainer, who, saved["memory"])
     check_owed(saved["data"], saved["todo"])
     spec = learner.actor.spec
     renumbered = isinstance(learner, TableLearner) and np.any(getattr(spec.observation_space, "start", 0))

@@ -154,10 +154,9 @@ def types_of(column):
     return [(name, words.get(x.dtype.kind, x.dtype.name)) for name, x in columns(Batch(it=column))]
 
 # %% ../../nbs/6_training/61_learner.ipynb #9efbd657
-def misfit(memory, spec, offline):
+def misfit(memory, spec, needed):
     "What in a memory does not fit a task, in words; nothing if all does"
     if memory.rows is None: return ""
-    needed = ("obs", "act") if offline else ("obs", "act", "rew", "term", "trunc", "next_obs")
     missing = [name for name in needed if name not in memory.rows]
     if missing:
         return f"it has no column {', '.join(missing)}; it has {', '.join(memory.rows)}"
@@ -197,18 +196,19 @@ def check_held(memory, spec):
 def memory_for(settings, spec, given):
     "A learner's memory: the one that is given, or one of its own; ConfigError where it cannot learn from it"
     if given is None:
-        if not settings.offline: return settings.memory(spec)
+        if not (settings.offline or settings.imitates):
+            return settings.memory(spec)
         raise ConfigError(f"{settings.name} learns from a memory that is given, such as demonstrations: pass memory=…")
     if settings.exact:
         raise ConfigError(f"{settings.name} plans with a model and learns from no memory; leave memory out")
     if not isinstance(given, Ring):
         raise ConfigError(f"memory: expected a Ring, such as trainer.learner.memory or load_ring(file), "
                           f"got {type(given).__name__}")
-    wrong = misfit(given, spec, settings.offline)
+    wrong = misfit(given, spec, settings.reads)
     if wrong:
         raise ConfigError(f"the memory that is given does not fit the environment: {wrong}")
     check_held(given, spec)
-    if settings.offline: return given.twin(ClosedRing)
+    if settings.offline or settings.imitates: return given.twin(ClosedRing)
     if given.num_envs == spec.num_envs: return given
     raise ConfigError(f"the memory that is given has places for {given.num_envs} environments, and {spec.num_envs} are "
                       f"stepped; set num_envs={given.num_envs}, or give a memory of another shape")
@@ -272,8 +272,11 @@ class LearnerState(Paced):
         self.rng = rng                                    # of draws
         self.noise = NoiseStream(rng, actor.device)       # and of minibatches and targets
         self.given = memory is not None                   # a memory from outside: a data set, demonstrations
-        self.memory = memory_for(settings, actor.spec, memory)
+        memory = memory_for(settings, actor.spec, memory)
+        self.memory = settings.memory(actor.spec) if settings.imitates else memory
         self.own = settings.own(actor.spec, self.memory)  # whatever else the algorithm must remember
+        if settings.imitates:
+            self.own["shown"] = memory  # what is to be imitated, beside its own steps
         self.groups = groups_of(settings, self.nets)
         self.data = None                                  # of the present iteration
         self.todo = []                                    # index tensors of the minibatches that are owed
@@ -289,6 +292,11 @@ class LearnerState(Paced):
         return dict(actor=self.actor.state(), optimisers=optimisers, memory=self.memory.state(), given=self.given,
                     own=told_state(self.own), data=self.data, todo=list(self.todo), last=told_last(self.last),
                     steps=self.steps, updates=self.updates, fresh=self.fresh)
+
+    @property
+    def from_outside(self):
+        "The memory that was given, or its own"
+        return self.own["shown"] if self.settings.imitates else self.memory
 
     def restore(self, tree):
         "Go back to what `state` told; settings are adopted apart"

@@ -348,8 +348,8 @@ def saved_cast(path, players, source, actors, state):
 # %% ../../nbs/6_training/63_setup.ipynb #033321c5
 def saved_memories(learners):
     "{behaviour: empty memory of the saved size} of those whose memory was given"
-    return {name: Ring(tree["memory"]["capacity"], tree["memory"]["num_envs"])
-            for name, tree in learners.items() if tree["given"]}
+    held = {name: tree["own"].get("shown", tree["memory"]) for name, tree in learners.items() if tree["given"]}
+    return {name: Ring(tree["capacity"], tree["num_envs"]) for name, tree in held.items()}
 
 # %% ../../nbs/6_training/63_setup.ipynb #88180670
 def change(config, source, changes):

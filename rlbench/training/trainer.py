@@ -251,7 +251,7 @@ class Trainer(Asked):
 
     def fresh(self):
         "A new trainer with the present settings, at the start"
-        given = {name: learner.memory.twin() for name, learner in self.learners.items() if learner.given}
+        given = {name: learner.from_outside.twin() for name, learner in self.learners.items() if learner.given}
         return told_before(self.source, self.cast, self.config.copy(), self.env_settings, given)
 
     def fork(self, **changes):
