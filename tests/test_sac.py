@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rlbench import Trainer
-from rlbench.algos.sac import SAC, bootstrapped, soft, usual_entropy
+from rlbench.algos.sac import SAC, bootstrapped, soft_value, usual_entropy
 from rlbench.core.batch import Batch
 from rlbench.core.spaces import Spec
 from rlbench.core.words import ConfigError
@@ -151,7 +151,7 @@ def test_targets_follow_the_critics_by_tau():
 
 
 def test_only_a_termination_ends_the_future():
-    next_val = soft(torch.ones(2), torch.zeros(2, 1), 1.)
+    next_val = soft_value(torch.ones(2), torch.zeros(2, 1), 1.)
     assert bootstrapped(torch.zeros(2), torch.tensor([True, False]), next_val, .5).tolist() == [0, .5]
 
 

@@ -134,7 +134,7 @@ class CrossQ(PaidForEntropy, CrossQSettings):
         with torch.no_grad():
             next_act, next_logp = nets.policy(batch.next_obs).act(batch.next_noise)
         q, next_q, stats = nets.critic.jointly(batch, next_act, self.renorm_limit)
-        next_val = soft(lowest(next_q.detach()), -next_logp[:, None], self.alpha(nets))
+        next_val = soft_value(lowest(next_q.detach()), -next_logp[:, None], self.alpha(nets))
         loss, named = critic_loss(q, bootstrapped(batch.rew, batch.term, next_val, self.gamma))
         yield "critic", loss, dict(named, stats=stats)
 
@@ -152,5 +152,5 @@ class CrossQ(PaidForEntropy, CrossQSettings):
     @torch.no_grad()
     def td_error(self, nets, batch):
         worth, ent = nets.critic.under(nets.policy(batch.next_obs), batch.next_obs, None, lowest)
-        target = bootstrapped(batch.rew, batch.term, soft(worth, ent, self.alpha(nets)), self.gamma)
+        target = bootstrapped(batch.rew, batch.term, soft_value(worth, ent, self.alpha(nets)), self.gamma)
         return target - lowest(nets.critic(batch.obs, batch.act))

@@ -8,7 +8,6 @@ __all__ = ['judge_loss', 'verdict', 'GAILSettings', 'WithJudge', 'GAIL']
 # %% ../../nbs/4_algos/455_gail.ipynb #f050d875
 from dataclasses import dataclass
 
-import torch
 from torch.nn.functional import softplus
 
 from .algorithm import register
