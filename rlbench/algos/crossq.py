@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from .algorithm import register
-from .sac import EntropySettings, PaidForEntropy, bootstrapped, critic_loss, soft
+from .sac import EntropySettings, PaidForEntropy, bootstrapped, critic_loss, soft_value
 from .soft_critics import Sampled, Stretch, lowest
 from .td3 import box_of, counted, turn
 from ..core.batch import each
