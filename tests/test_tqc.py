@@ -91,7 +91,8 @@ def test_running_statistics_change_after_an_update_and_come_back_with_it():
     learner.nets.critic.remember(seen, 1.)
     first = norms[0].mean.numel()
     torch.testing.assert_close(norms[0].mean.flatten(), seen[:first])
-    assert there["actor"]["nets"]["updates"] == 1         # the tree names the very tensors; a snapshot copies them
+    count = there["actor"]["nets"]["updates._extra_state"]
+    assert count == 1                                     # the tree names the very tensors; a snapshot copies them
 
 
 def test_a_stack_renormalises_as_a_layer_alone():

@@ -601,7 +601,7 @@ def test_less_motion_is_respected(bench):
 
 def test_nothing_is_displayed_or_started_by_importing():
     assert not any(thread.name == "rlbench player" and not thread.daemon for thread in threading.enumerate())
-    assert len({view.name for view in VIEWS}) == 12 and isinstance(widgets.Button(), widgets.Widget)
+    assert len({view.name for view in VIEWS}) == 13 and isinstance(widgets.Button(), widgets.Widget)
 
 
 def count_pictures(card, seen):

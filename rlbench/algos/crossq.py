@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 from .algorithm import register
+from .replay import counted, turn
 from .sac import EntropySettings, PaidForEntropy, bootstrapped, critic_loss, soft_value
 from .soft_critics import Sampled, Stretch, lowest
-from .td3 import box_of, counted, turn
+from .td3 import box_of
 from ..core.batch import each
 from ..core.schedules import Schedule
 from ..core.settings import hp
@@ -144,7 +145,7 @@ class CrossQ(PaidForEntropy, CrossQSettings):
 
     def after(self, nets, own, taken):
         nets.critic.remember(taken.parts.stats, self.norm_share)
-        nets.updates += 1
+        nets.updates.number += 1
 
     def values(self, nets, obs):
         return lowest(nets.critic(obs, nets.policy(obs).mode()))

@@ -45,7 +45,7 @@ class MemoryQ(nn.Module):
 
     def forward(self, obs, carry):  # (T, B, ...), (B, C)
         "Steps of one episode -> values (T, B, A), carry (B, C) after the last"
-        out, carry = self.net(obs, carry, torch.zeros(len(obs), len(carry), dtype=torch.bool))
+        out, carry = self.net(obs, carry, carry.new_zeros(len(obs), len(carry), dtype=torch.bool))
         return q_of_streams(out), carry
 
     def step(self, obs, carry):     # (B, ...), (B, C)

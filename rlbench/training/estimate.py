@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ..buffers.ring import Ring
-from ..core.batch import Batch
+from ..core.batch import Batch, as_numpy
 from ..core.settings import whole_number
 from ..core.words import ConfigError, unknown
 from ..policies.encoders import encoder
@@ -214,7 +214,7 @@ def actor_chances(actor, greedy, obs):
     if probs is None:
         raise ConfigError(f"estimate: {actor.algo.name} tells no probabilities of its actions; judge it by "
                           "greedy=True, or pass a function from observations to probabilities")
-    return probs.numpy(force=True).astype(float)
+    return as_numpy(probs).astype(float)
 
 # %% ../../nbs/6_training/651_estimate.ipynb #29e54fc4
 def check_judged(actor):
