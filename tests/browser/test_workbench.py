@@ -295,7 +295,8 @@ def test_settings_stay_in_view_at_any_width(lab):
         assert min(rest, card["width"] + 8 - rest) < 3          # cards share all of the width: no gap
         page.locator(".rl-keys").scroll_into_view_if_needed()   # the last line of the page
         page.wait_for_timeout(100)
-        assert 0 <= boxes(page)[1]["y"] < 400
+        side = boxes(page)[1]
+        assert -.1 * side["height"] <= side["y"] < 400          # it ends where the cards end, and may begin just above
         page.locator(".rl-title").scroll_into_view_if_needed()
     page.set_viewport_size(dict(width=600, height=900))         # as 900 with the file browser open
     page.wait_for_timeout(300)
