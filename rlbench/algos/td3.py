@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import gymnasium as gym
 import torch
-from torch import nn
 
 from .algorithm import register
 from .replay import counted, turn

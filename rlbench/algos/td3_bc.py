@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import gymnasium as gym
 import torch
-from torch import nn
 
 from .algorithm import Algorithm, register
 from .bc import Passes
