@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from .algorithm import rounds
-from ..buffers.ring import Ring
+from ..buffers.frames import ring_for
 
 # %% ../../nbs/4_algos/402_replay.ipynb #c2db37e2
 class Replaying:
@@ -19,7 +19,8 @@ class Replaying:
     replays = True
 
     def memory(self, spec):
-        return Ring(max(1, self.buffer_size // spec.num_envs), spec.num_envs)
+        capacity = max(1, self.buffer_size // spec.num_envs)
+        return ring_for(spec.observation_space, capacity, spec.num_envs)
 
     def due(self, memory, own, fresh):
         since = memory.added % self.train_freq            # steps since the last beat

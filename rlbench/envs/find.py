@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['module_at', 'environments_in', 'from_code', 'known', 'not_installed', 'creator_of', 'Maker', 'Source', 'Ready',
-           'find', 'make', 'restorable', 'check_env']
+           'stacked', 'find', 'make', 'restorable', 'check_env']
 
 # %% ../../nbs/1_envs/105_find.ipynb #f2d27304
 import contextlib
@@ -27,6 +27,7 @@ from .native import HeldVector, NativeVec
 from .place import check_copyable, place
 from .registration import TEAMS, register_all
 from .replays import find_way_back, random_actor
+from .stacks import Stacked
 from .teams import TeamList, teams_of
 
 # %% ../../nbs/1_envs/105_find.ipynb #34444c3f
@@ -260,7 +261,13 @@ def checked_settings(settings):
     raise EnvProblem("env_settings: expected a dictionary for the environment's constructor, such as "
                      f"{{'render_mode': 'rgb_array'}}, got {settings!r}")
 
-# %% ../../nbs/1_envs/105_find.ipynb #4f0c2a31
+# %% ../../nbs/1_envs/105_find.ipynb #f0eceb3d
+def stacked(env, frame_stack, **settings):
+    "The source of an environment that shows its last so many frames"
+    source = find(env, settings)
+    frames = whole_number("env_settings: frame_stack", frame_stack, low=1)
+    return Source(source.id, lambda: Stacked(source.make_one(), frames), settings=settings)
+
 def find(env, settings):
     "The source of an environment: an id, 'file.py:Name', a function or class that makes one or a VecEnv, or a VecEnv"
     settings = checked_settings(settings)
@@ -269,6 +276,7 @@ def find(env, settings):
         if settings:
             raise EnvProblem(f"env_settings {', '.join(settings)}: {env.id} is made already, and nobody takes them")
         return Ready(env)
+    if "frame_stack" in settings: return stacked(env, **settings)
     own = env
     maker = env.func if isinstance(env, partial) else env
     name = getattr(maker, "__name__", type(maker).__name__)

@@ -17,6 +17,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 import gymnasium as gym
 import numpy as np
 
+from ..core.spaces import Stack
 from ..core.state import InProcess, snapshot
 
 # %% ../../nbs/1_envs/100_place.ipynb #bbfd4ac7
@@ -47,6 +48,9 @@ def place(env, obs):
     "Put a single environment into the state that shows `obs`; False where nobody knows how"
     env.reset()
     raw = env.unwrapped
+    if isinstance(getattr(env, "observation_space", None), Stack):
+        env.get_wrapper_attr("obs_queue").extend(obs)
+        obs = obs[-1]
     known = STATE_OF.get(type(raw).__name__)
     if hasattr(raw, "place"): raw.place(obs)
     elif known: raw.state = known(np.asarray(obs, np.float64))

@@ -16,6 +16,7 @@ import torch
 
 from ..algos.algorithm import Taken
 from ..buffers.datasets import check_columns, check_counts
+from ..buffers.frames import Frames, check_film, row_of_frames
 from ..buffers.ring import Ring
 from ..core.batch import Batch, as_numpy, columns, each
 from ..core.forms import check_form, is_alike, told_form
@@ -115,8 +116,12 @@ def check_memory(trainer, who, saved):
     if not isinstance(saved["rows"], Batch):
         raise FileProblem(f"memory.rows: {type(saved['rows']).__name__}, expected Batch")
     used = min(max(int(saved["written"].max()), 1), saved["capacity"])
-    wanted = each(lambda column: np.broadcast_to(column, (used, *column.shape)), next_row(trainer, who))
+    filmed = isinstance(trainer.learners[who].memory, Frames)
+    row = next_row(trainer, who)
+    kept = row_of_frames(row) if filmed else row
+    wanted = each(lambda column: np.broadcast_to(column, (used, *column.shape)), kept)
     check_form(saved["rows"], dict(wanted))
+    if filmed: check_film(saved, row.obs)
     written = np.arange(used)[:, None] < saved["written"]                     # (T, N)
     check_spaces("memory.rows", trainer.actors[who].spec, saved["rows"][written])
 

@@ -177,6 +177,7 @@ def begin_afresh(trainer, counts):
 
 # %% ../../nbs/6_training/63_setup.ipynb #4001e21d
 GROWS = ("actor", "optimisers", "own", "data", "todo", "last")    # of a learner; or is not there at first
+GROWS_IN_MEMORY = {"rows", "film", "aside"}
 
 def shapes_seen(obs):
     "{dotted name: shape} of observations by behaviour; of anything else what it is"
@@ -191,7 +192,7 @@ def check_alike(trainer, tree):
             like["actors"][name] = dict.fromkeys(actor.state())
     for name, learner in trainer.learners.items():
         told = learner.state()
-        told["memory"]["rows"] = None
+        told["memory"] |= dict.fromkeys(GROWS_IN_MEMORY & told["memory"].keys())
         like["learners"][name] = told | dict.fromkeys(GROWS)
     check_form({name: tree[name] for name in like}, like)
     there = shapes_seen(tree["obs"])
