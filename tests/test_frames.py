@@ -10,7 +10,9 @@ from rlbench.buffers.priorities import Prioritised
 from rlbench.buffers.ring import ClosedRing, Ring
 from rlbench.buffers.sequences import SequenceSampler
 from rlbench.core.batch import Batch, each
-from rlbench.core.state import FileProblem, same, snapshot
+from rlbench.core.state import FileProblem, same, snapshot, write_tree
+from rlbench.training.setup import told_whole
+from rlbench.training.trainer import Trainer, load
 
 
 class World:
@@ -180,3 +182,65 @@ def test_a_closed_ring_of_frames_is_refused_and_a_data_set_is_not():
         frames.twin(ClosedRing)
     data = subset(frames, frames.latest()).twin(ClosedRing)
     assert same(data.gather(np.arange(9)).obs, frames.gather(frames.latest()).obs)
+
+
+STACKED = dict(num_envs=2, learning_starts=20, buffer_size=60, batch_size=8, hidden=(8,))
+
+
+def stacked_run(algo, **settings):
+    return Trainer("CartPole-v1", algo, seed=1, env_settings=dict(frame_stack=3), **STACKED | settings)
+
+
+@pytest.mark.parametrize("algo, settings", [
+    ("dqn", dict(n_step=3, prioritized_replay_alpha=.5)), ("qr_dqn", dict(quantiles=3)), ("r2d2", dict(hidden=(8, 8)))])
+def test_what_is_learned_from_frames_is_what_is_learned_from_stacks(algo, settings, monkeypatch):
+    frames = stacked_run(algo, **settings).run(steps=200)
+    assert isinstance(frames.learner.memory, Frames) and frames.updates
+    monkeypatch.setattr("rlbench.algos.replay.ring_for", lambda space, *size: Ring(*size))
+    stacks = stacked_run(algo, **settings).run(steps=200)
+    assert type(stacks.learner.memory) is Ring
+    assert same(frames.learner.actor.state(), stacks.learner.actor.state())
+
+
+def test_a_run_with_frames_goes_on_from_a_file_to_the_bit(tmp_path):
+    trainer = stacked_run("dqn").run(steps=150)
+    here = trainer.snapshot()
+    trainer.save(tmp_path / "run.rlb")
+    twin = load(tmp_path / "run.rlb")
+    for one in (trainer, twin):
+        one.run(steps=70)
+    assert same(trainer.snapshot()["learners"], twin.snapshot()["learners"])
+    trainer.restore(here)
+    assert same(trainer.run(steps=70).snapshot()["learners"], twin.snapshot()["learners"])
+
+
+def torn(memory, part, name, change):
+    "A memory's state, in which an entry of `film` or `aside` is another"
+    return memory | {part: memory[part] | {name: change(memory[part][name])}}
+
+
+@pytest.fixture(scope="module")
+def whole_run():
+    "What a file holds of a run with frames"
+    return told_whole(stacked_run("dqn").run(steps=150))
+
+
+@pytest.mark.parametrize("part, name, change", [
+    ("film", "rows", lambda rows: rows[:5]),
+    ("film", "rows", lambda rows: Batch(frame=rows.frame.astype(np.float64))),
+    ("film", "rows", lambda rows: None),
+    ("film", "written", lambda written: written - 1),
+    ("film", "capacity", lambda capacity: capacity - 1),
+    ("aside", "frames", lambda frames: frames[:-1]),
+    ("aside", "frames", lambda frames: None),
+    ("aside", "frames", lambda frames: frames[:, :2]),
+    ("aside", "free", lambda free: np.append(free, 0)),
+    ("aside", "free", lambda free: free.astype(float)),
+])
+def test_a_file_whose_frames_are_not_those_of_its_rows_is_refused(part, name, change, tmp_path, whole_run):
+    tree = snapshot(whole_run)
+    learner = tree["state"]["learners"]["agent"]
+    learner["memory"] = torn(learner["memory"], part, name, change)
+    write_tree(tmp_path / "torn.rlb", tree, kind="checkpoint")
+    with pytest.raises(FileProblem):
+        load(tmp_path / "torn.rlb")

@@ -209,5 +209,6 @@ def check_film(saved, obs): # a state, and observations (N, stack, ...) as they 
     tail = saved["rows"].tail[written]
     places = np.concatenate([tail[tail >= 0], aside["free"]])
     whole = np.array_equal(np.sort(places), np.arange(len(aside["frames"])))
+    whole &= aside["free"].dtype == np.int64
     if not whole or (film["written"] != saved["written"]).any():
         raise FileProblem("film and aside: frames that are not those of the rows")
