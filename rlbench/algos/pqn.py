@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, register
-from .dqn import allowed, count_actions, mask_of
+from .algorithm import register
+from .dqn import ValueSettings, allowed, count_actions, mask_of
 from .ppo import PPO
 from .td import of_action
 from ..buffers.returns import lambda_return
@@ -20,12 +20,11 @@ from ..buffers.ring import minibatches
 from ..core.batch import Batch
 from ..core.schedules import Linear, Schedule
 from ..core.settings import hp
-from ..policies.exploration import Exploring
 from ..policies.networks import MLP
 
 # %% ../../nbs/4_algos/447_pqn.ipynb #109544ec
 @dataclass(frozen=True)
-class PQNSettings(Exploring, Algorithm):
+class PQNSettings(ValueSettings):
     "What can be set"
     lr: float | Schedule = hp(Linear(5e-4, 5e-5, 250_000), "learning rate of RAdam", up="learning is steady but slow",
                               low=0)
@@ -37,10 +36,7 @@ class PQNSettings(Exploring, Algorithm):
                       low=1, high=1_000_000, live=False)
     n_epochs: int = hp(4, "passes over a rollout", up="steps are dear", low=1, high=10_000)
     batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
-    max_grad_norm: float | None = hp(10., "longest gradient", up="updates are cut too often", low=0)
     norm: str = hp("layer", "what is done to the activations between the layers", choices=("none", "layer"), live=False)
-    hidden: tuple[int, ...] = hp((128, 128), "units of the hidden layers", up="values are too simple",
-                                 low=1, high=65_536, live=False)
 
 # %% ../../nbs/4_algos/447_pqn.ipynb #8a5c9c23
 class ActingPQN(PQNSettings):

@@ -39,6 +39,8 @@ class QRDQN(DistributionalQ):
     "DQN with quantiles of returns (Dabney et al., 2018a)"
     quantiles: int = hp(25, "equally likely returns for each action", up="distributions are too coarse", low=1,
                         high=10_001, live=False)
+    max_grad_norm: float | None = hp(None, "longest gradient, of a sum over quantiles", up="updates are cut too often",
+                                     low=0)
 
     def network(self, space, actions, rng):
         streams = dict(dueling=self.dueling, sigma=self.sigma)
