@@ -23,7 +23,7 @@ from benchmarks.learning_tasks import TASKS
 
 RESULTS = Path(__file__).resolve().parent / "results"
 KEPT = RESULTS / "learning.json"
-LOOKS = 10                                         # at the policy on the way, of ten episodes each
+LOOKS = 10                                         # at the policy on the way
 
 
 def learn_it_all(trainer):
@@ -33,31 +33,34 @@ def learn_it_all(trainer):
         yield trainer.updates
 
 
-def learn_in_tenths(trainer, steps):
+def learn_in_parts(trainer, steps, parts):
     "Train, with pauses on the way"
-    for tenth in range(1, LOOKS + 1):
-        trainer.run(max(0, steps * tenth // LOOKS - trainer.steps))
+    for part in range(1, parts + 1):
+        trainer.run(max(0, steps * part // parts - trainer.steps))
         yield trainer.steps
 
 
-def train_one(name, seed):
-    "One seed -> its greedy returns on the way, and over 100 episodes at the end"
+def train(task, seed, looks=LOOKS, final=100):
+    "One seed of a task -> its greedy returns on the way, ten episodes at each look, and at the end"
     import torch
     from rlbench import evaluate
     torch.set_num_threads(1)
-    task = TASKS[name]
     trainer = task.trainer(seed)
     curve = [(0, evaluate(trainer, 10, seed=2).mean)]
     spent = 0.
     begun = process_time()
-    for count in learn_in_tenths(trainer, task.steps) if task.steps else learn_it_all(trainer):
+    for count in learn_in_parts(trainer, task.steps, looks) if task.steps else learn_it_all(trainer):
         spent += process_time() - begun
         if task.steps: curve.append((count, evaluate(trainer, 10, seed=2).mean))
         begun = process_time()
-    final = evaluate(trainer, 100, seed=1)
-    return dict(name=name, seed=seed, task=task.told, steps=trainer.steps, updates=trainer.updates,
-                minutes=round(spent / 60, 2), mean=final.mean, std=final.std, length=float(final.lengths.mean()),
-                best=best_return(trainer), curve=curve)
+    end = evaluate(trainer, final, seed=1)
+    return dict(seed=seed, task=task.told, steps=trainer.steps, updates=trainer.updates, minutes=round(spent / 60, 2),
+                mean=end.mean, std=end.std, length=float(end.lengths.mean()), best=best_return(trainer), curve=curve)
+
+
+def train_one(name, seed):
+    "One seed of a line of the table"
+    return dict(name=name) | train(TASKS[name], seed)
 
 
 def best_return(trainer, episodes=50):
@@ -92,19 +95,29 @@ def in_order(kept):
     return sorted(kept.values(), key=lambda row: (list(TASKS).index(row["name"]), row["seed"]))
 
 
-def write(kept):
-    "All rows, one a line, and the page; whoever reads meanwhile sees the old ones or the new"
-    lines = ",\n".join(json.dumps(row) for row in in_order(kept))
-    for path, text in {KEPT: f"[\n{lines}\n]\n", RESULTS / "learning.md": page(in_order(kept))}.items():
+def put(texts):
+    "Write {path: text}; whoever reads meanwhile sees the old ones or the new"
+    for path, text in texts.items():
         fresh = path.with_suffix(".tmp")
         fresh.write_text(text)
         fresh.replace(path)
 
 
-def measure(jobs, workers):
+def as_lines(rows):
+    "Rows as JSON, one a line"
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    return f"[\n{lines}\n]\n"
+
+
+def write(kept):
+    "All rows, and the page"
+    put({KEPT: as_lines(in_order(kept)), RESULTS / "learning.md": page(in_order(kept))})
+
+
+def measure(jobs, workers, one=train_one):
     "Rows of the table as they are ready"
     with ProcessPoolExecutor(workers) as pool:
-        for done in as_completed([pool.submit(train_one, *job) for job in jobs]):
+        for done in as_completed([pool.submit(one, *job) for job in jobs]):
             row = done.result()
             print(f"  {row['name']} seed {row['seed']}: {row['mean']:.1f} ± {row['std']:.1f} after {row['steps']:,} "
                   f"steps, {row['minutes']:.1f} CPU minutes", flush=True)

@@ -54,6 +54,10 @@ DQN = dict(
     hidden=[128, 128],
 )
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
+LANDER = dict(num_envs=16, n_steps=1024, n_epochs=4, batch_size=64, gamma=.999, gae_lambda=.98, ent_coef=.01)
+WALKER = dict(num_envs=32, n_steps=2048, n_epochs=10, batch_size=64, gamma=.999, clip_range=.18, normalize_obs=True)
+MUJOCO = dict(n_steps=256, n_epochs=10, batch_size=64, lr="linear(0.0003, 0, 1000000)", normalize_obs=True)
+CLEANRL = "by CleanRL, 3 seeds, v4, rewards normalised, within 1,000,000 steps"
 SWING = dict(lr=3e-3, gamma=.95, tau=.02, n_epochs=100)
 FAMILIES = {
     "tables": {
@@ -106,6 +110,22 @@ FAMILIES = {
         "ppo-defaults-acrobot": Task("Acrobot-v1", "ppo", 99_328, -100, SOLVED),
         "ppo-cartpole": tuned("CartPole-v1", "ppo", 475, SOLVED),
         "ppo-pendulum": tuned("Pendulum-v1", "ppo", -250, "threshold used by Tianshou's tests"),
+        "ppo-pendulum-gsde": Task(
+            "Pendulum-v1", "ppo", 98_304, -180, "-172 by rl-zoo3, one run, within 100,000 steps",
+            dict(num_envs=4, n_steps=1024, n_epochs=10, batch_size=64, gamma=.9, lr=1e-3, distribution="gsde")),
+        "ppo-acrobot": Task(
+            "Acrobot-v1", "ppo", 401_408, -80, "-73.5 by rl-zoo3, one run, within 1,000,000 steps",
+            dict(num_envs=16, n_steps=256, n_epochs=4, batch_size=64, gae_lambda=.94, normalize_obs=True)),
+        "ppo-kl-cartpole": Task("CartPole-v1", "ppo_kl", 99_328, 475, SOLVED, dict(lr=1e-3)),
+        "ppo-lunar-lander": Task(
+            "LunarLander-v3", "ppo", 999_424, 242, "242 by rl-zoo3, one run, v2", LANDER, long=True),
+        "ppo-lunar-lander-continuous": Task(
+            "LunarLanderContinuous-v3", "ppo", 999_424, 260, "271 by rl-zoo3, one run, v2", LANDER, long=True),
+        "ppo-bipedal-walker": Task(
+            "BipedalWalker-v3", "ppo", 4_980_736, 280, "288 by rl-zoo3, one run", WALKER, long=True),
+        "ppo-hopper": Task("Hopper-v5", "ppo", 999_424, 2383, f"2383 {CLEANRL}", MUJOCO, long=True),
+        "ppo-half-cheetah": Task("HalfCheetah-v5", "ppo", 999_424, 1443, f"1443 {CLEANRL}", MUJOCO, long=True),
+        "ppo-walker2d": Task("Walker2d-v5", "ppo", 999_424, 2288, f"2288 {CLEANRL}", MUJOCO, long=True),
         "a2c-defaults": Task("CartPole-v1", "a2c", 500_000, 495, "rl-zoo3's A2C: 500 within as many steps"),
         "a2c-defaults-acrobot": Task(
             "Acrobot-v1", "a2c", 200_000, -100, SOLVED + "; rl-zoo3's A2C: -83 within 500,000 steps"),

@@ -31,7 +31,10 @@ VARIANTS = dict(                            # settings that lead other ways thro
         dict(exploration="weights", double=False, tau=.5),
         dict(dueling=True, noisy=True),
     ],
-    ppo=[dict(normalize_obs=True, target_kl=.01, ent_coef=.01, clip_range_vf=.2, distribution="state_gaussian")],
+    ppo=[
+        dict(normalize_obs=True, target_kl=.01, ent_coef=.01, clip_range_vf=.2, distribution="state_gaussian"),
+        dict(distribution="gsde", sde_sample_freq=3),
+    ],
     r2d2=[dict(prioritized_replay_alpha=0., cell="lstm", burn_in=0)],
     sac=[
         dict(ent_coef=.2, gradient_steps=2),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from .algorithm import register
-from .ppo import ActorCriticSettings, Rollouts, normalised
+from .ppo import ActorCriticSettings, Rollouts
 from ..core.schedules import Schedule
 from ..core.settings import hp
 
@@ -19,7 +19,7 @@ from ..core.settings import hp
 def actor_critic_loss(algo, pi, val, batch):
     "The loss of rows that the present policy chose (act, adv, ret), and its parts; pi and val (B,) are of today"
     logp = pi.logp(batch.act)
-    adv = normalised(batch.adv) if algo.normalize_advantage else batch.adv
+    adv = algo.scaled(batch.adv)
     v_loss = (val - batch.ret)**2
     ent = pi.entropy()
     loss = algo.vf_coef * v_loss.mean() - (logp * adv).mean()

@@ -41,8 +41,7 @@ class IMPALA(A2C):
 
     def act(self, nets, obs, noise, carry):
         policy = nets.policy if noise is None else nets.behind[0]
-        act, logp = policy(obs).act(noise)
-        return act, dict(logp=logp), carry
+        return super().act(Batch(policy=policy), obs, noise, carry)
 
     def ratio(self, nets, rows):
         "How much likelier the learner is to do what was done, (B,)"

@@ -23,7 +23,8 @@ from ..core.settings import hp
 from ..core.spaces import SpaceProblem
 from ..core.stats import RunningNorm
 from ..policies.encoders import picture_kind
-from ..policies.networks import MLP, policy_net
+from ..policies.networks import MLP
+from ..policies.state_noise import exploring_net, kept
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #fd7ef615
 def clipped_surrogate(ratio, adv, clip_range):
@@ -63,10 +64,17 @@ class RolloutSettings(Algorithm):
                       low=1, high=1_000_000, live=False)
     normalize_advantage: bool = hp(True, "advantages of a minibatch to mean 0 and deviation 1")
     normalize_obs: bool = hp(False, "observations to running mean 0 and deviation 1", live=False)
-    distribution: str = hp("gaussian", "of actions in a Box: one deviation, or one for each state, or inside the box",
-                           choices=("gaussian", "state_gaussian", "squashed", "beta"), live=False)
+    distribution: str = hp("gaussian", "of actions in a Box: one deviation, or one for each state; inside the box; "
+                           "gsde: noise that depends on the state and is kept for some steps",
+                           choices=("gaussian", "state_gaussian", "squashed", "beta", "gsde"), live=False)
+    sde_sample_freq: int = hp(4, "steps of an episode for which gsde keeps its noise", up="actions cancel out",
+                              low=1, high=1_000_000)
     hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers, in policy and critic",
                                  up="behaviour is too simple", low=1, high=65_536, live=False)
+
+    def scaled(self, adv):
+        "Advantages of a minibatch as the loss takes them"
+        return normalised(adv) if self.normalize_advantage else adv
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #1f5272cf
 @dataclass(frozen=True)
@@ -94,13 +102,12 @@ def ppo_loss(algo, pi, val, batch):
     "The loss of rows that an older policy chose (act, logp, adv, ret), and its parts; pi and val (B,) are of today"
     log_ratio = pi.logp(batch.act) - batch.logp
     ratio = log_ratio.exp()
-    adv = normalised(batch.adv) if algo.normalize_advantage else batch.adv
+    adv = algo.scaled(batch.adv)
     surr = clipped_surrogate(ratio, adv, algo.clip_range)
     if algo.clip_range_vf: val = held_back(val, batch, algo.clip_range_vf)
     v_loss = (val - batch.ret)**2
     ent = pi.entropy()
-    loss = algo.vf_coef * v_loss.mean() - surr.mean()
-    if algo.ent_coef: loss -= algo.ent_coef * ent.mean()
+    loss = (algo.vf_coef * v_loss - surr - algo.ent_coef * ent).mean()
     return loss, dict(ratio=ratio, adv=adv, surr=surr, v_loss=v_loss, ent=ent, kl=ratio - 1 - log_ratio)
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #d4191cf9
@@ -112,7 +119,7 @@ class Rollouts:
     def nets(self, spec, rng):
         encode = normaliser(spec.observation_space) if self.normalize_obs else "auto"
         kind = dict(box=self.distribution, encode=encode)
-        policy = policy_net(spec.observation_space, spec.action_space, self.hidden, rng, **kind)
+        policy = exploring_net(spec.observation_space, spec.action_space, self.hidden, rng, **kind)
         value = MLP(spec.observation_space, self.hidden, 1, 1., rng, encode=encode)
         return nn.ModuleDict(dict(policy=policy, value=value))
 
@@ -123,6 +130,7 @@ class Rollouts:
         return nets.policy.head.noise
 
     def act(self, nets, obs, noise, carry):
+        if self.distribution == "gsde": noise, carry = kept(noise, carry, self.sde_sample_freq)
         act, logp = nets.policy(obs).act(noise)
         return act, dict(logp=logp), carry
 

@@ -83,6 +83,8 @@ class RecurrentPPO(PPO):
                          low=1, high=1_000_000)
     memory_size: int = hp(64, "units of the memory", up="there is more to remember", low=1, high=65_536, live=False)
     cell: str = hp("gru", "kind of memory", choices=tuple(CELLS), live=False)
+    distribution: str = hp("gaussian", "of actions in a Box: one deviation, or one for each state; inside the box",
+                           choices=("gaussian", "state_gaussian", "squashed", "beta"), live=False)
     vf_coef: float = hp(.025, "weight of the value loss; small, for critic and policy share the memory",
                         up="the critic lags behind", low=0)
     recurrent = True

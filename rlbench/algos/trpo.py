@@ -14,7 +14,7 @@ import torch
 from torch.autograd import grad
 
 from .algorithm import register
-from .ppo import RolloutSettings, Rollouts, normalised
+from .ppo import RolloutSettings, Rollouts
 from ..core.schedules import Schedule
 from ..core.settings import hp
 
@@ -107,7 +107,7 @@ class TRPOSettings(RolloutSettings):
 # %% ../../nbs/4_algos/445_trpo.ipynb #ace8e313
 def trust_region_step(algo, policy, data):
     "Move a policy by its natural step on rows (obs, act, logp, adv) -> what the line search found"
-    adv = normalised(data.adv) if algo.normalize_advantage else data.adv
+    adv = algo.scaled(data.adv)
     with torch.no_grad():
         old = copy.deepcopy(policy)(data.obs)   # of weights that will not move
 

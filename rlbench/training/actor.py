@@ -6,11 +6,13 @@
 __all__ = ['to_tensors', 'NoiseStream', 'load_weights', 'Actor', 'PlainActor', 'actor_for', 'as_batch', 'Policy']
 
 # %% ../../nbs/6_training/60_actor.ipynb #f6531732
+from functools import partial
+
 import gymnasium as gym
 import numpy as np
 import torch
 
-from ..core.batch import Batch, as_numpy
+from ..core.batch import Batch, as_numpy, each
 from ..core.forms import is_alike, told_form
 from ..core.spaces import clipped_to, is_inside, parts_of
 from ..core.state import FileProblem
@@ -19,8 +21,7 @@ from ..policies.networks import in_numpy
 # %% ../../nbs/6_training/60_actor.ipynb #107a04d8
 def to_tensors(tree, device):
     "Arrays, parts of nested ones included, as tensors on a device; on the CPU in the same memory"
-    if isinstance(tree, dict):
-        return Batch({name: to_tensors(part, device) for name, part in tree.items()})
+    if isinstance(tree, dict): return each(partial(to_tensors, device=device), tree)
     return torch.from_numpy(tree).to(device)
 
 # %% ../../nbs/6_training/60_actor.ipynb #a2d6e8ee
@@ -33,8 +34,7 @@ class NoiseStream:
 
     def __call__(self, recipe, n):
         "Tensors (n, *shape), float32, of a Noise or of a dictionary with one for each part of an action"
-        if isinstance(recipe, dict):
-            return Batch({name: self(part, n) for name, part in recipe.items()})
+        if isinstance(recipe, dict): return each(partial(self, n=n), recipe)
         draw = getattr(self.rng, recipe.kind)
         return to_tensors(draw((n, *recipe.shape), np.float32), self.device)
 
