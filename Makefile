@@ -7,7 +7,7 @@ PYTHON ?=
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
-EXTRAS := lab,dev,box2d,tensorboard,render,minari,minatar,peers
+EXTRAS := lab,dev,box2d,mujoco,tensorboard,render,minari,minatar,peers
 
 .PHONY: help lab venv sync test bench-speed bench-learning
 .DELETE_ON_ERROR:

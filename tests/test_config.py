@@ -132,6 +132,15 @@ def test_every_setting_is_documented_and_survives_being_written_down(name):
 
 
 @pytest.mark.parametrize("name", algorithms())
+def test_the_nearest_default_counts(name):
+    "Parts that inherit settings must not bring back a default that a class before them has changed"
+    algo = algorithms()[name]
+    for field in dataclasses.fields(algo):
+        nearest = next(cls for cls in algo.__mro__ if field.name in vars(cls).get("__annotations__", {}))
+        assert nearest.__dataclass_fields__[field.name].default == field.default, (nearest, field.name)
+
+
+@pytest.mark.parametrize("name", algorithms())
 def test_one_default_one_place(name):
     "No method of an algorithm has a default for something that is a setting"
     cls = algorithms()[name]

@@ -4,7 +4,7 @@ import sys
 
 BARE = """
 import sys
-for name in ("pygame", "Box2D", "tensorboard", "torch.utils.tensorboard", "minari", "h5py", "rlax", "jax", "jupyterlab",
+for name in ("pygame", "Box2D", "mujoco", "tensorboard", "torch.utils.tensorboard", "minari", "h5py", "rlax", "jax", "jupyterlab",
              "scipy", "pandas", "nbdev", "fastcore", "nbformat", "nbclient", "nbconvert", "playwright"):
     sys.modules[name] = None
 import rlbench

@@ -259,14 +259,16 @@ def test_weights_and_moments_are_finite(here, place):
         load("run.rlb")
 
 
-def test_an_environment_whose_package_is_missing(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "Box2D", None)
+@pytest.mark.parametrize(("package", "env", "extra"), [("Box2D", "LunarLander-v3", "box2d"),
+                                                       ("mujoco", "HalfCheetah-v5", "mujoco")])
+def test_an_environment_whose_package_is_missing(monkeypatch, capsys, package, env, extra):
+    monkeypatch.setitem(sys.modules, package, None)
     for name in list(sys.modules):
-        if name.startswith("gymnasium.envs.box2d"):
+        if name.startswith(f"gymnasium.envs.{extra}"):
             monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(EnvProblem, match="LunarLander-v3 needs a package that is not installed"):
-        Trainer("LunarLander-v3", "ppo")
-    assert main(["train", "LunarLander-v3", "ppo", *QUICK]) == 2
+    with pytest.raises(EnvProblem, match=rf"{env} needs a package that is not installed: .*rlbench\[{extra}\]"):
+        Trainer(env, "ppo")
+    assert main(["train", env, "ppo", *QUICK]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 

@@ -48,12 +48,8 @@ class Passes:
         return Batch(index=memory.latest())
 
     def targets(self, nets, rows, noise):
-        data = self.judged(nets, rows, noise)
+        data = self.judged(nets, rows, noise)             # an algorithm's own: rows, and what is estimated beside them
         return data, minibatches(len(data), self.batch_size, 1, noise.rng)
-
-    def judged(self, nets, rows, noise):
-        "The rows of a pass with what is estimated at its beginning"
-        return rows
 
     def after(self, nets, own, taken):
         super().after(nets, own, taken)
@@ -76,6 +72,9 @@ class BC(Passes, BCSettings):
     def act(self, nets, obs, noise, carry):
         act, _ = nets.policy(obs).act(noise)
         return act, {}, carry
+
+    def judged(self, nets, rows, noise):
+        return rows
 
     def losses(self, nets, batch):
         pi = nets.policy(batch.obs)

@@ -10,16 +10,15 @@ __all__ = ['value_gap', 'DiscreteCQLSettings', 'DiscreteCQL', 'log_integral', 's
 import math
 from dataclasses import dataclass
 
-import gymnasium as gym
 import torch
 
 from .algorithm import register
 from .bc import Passes
-from .dqn import DQN, after_steps, at_once, with_next_steps
-from .sac import SAC
+from .dqn import DQN, with_next_steps
+from .sac import SACSettings, SoftActorCritic
+from .td3 import box_of
 from ..core.batch import Batch, each
 from ..core.settings import hp
-from ..core.spaces import SpaceProblem
 from ..policies.distributions import Noise
 
 # %% ../../nbs/4_algos/454_cql.ipynb #6d6a2507
@@ -44,9 +43,6 @@ class DiscreteCQL(Passes, DiscreteCQLSettings):
 
     def draw(self, memory, own, fresh, rng):
         return with_next_steps(memory, super().draw(memory, own, fresh, rng), self.n_step)
-
-    def judged(self, nets, rows, noise):
-        return at_once(rows, self.gamma) if self.n_step == 1 else after_steps(rows, self.gamma)
 
     def losses(self, nets, batch):
         for group, loss, parts in super().losses(nets, batch):
@@ -88,8 +84,8 @@ def box_gap(nets, batch):
 
 # %% ../../nbs/4_algos/454_cql.ipynb #5d60590e
 @dataclass(frozen=True)
-class CQLSettings(SAC):
-    "What can be set, beside SAC's; those of when to learn and what to draw have no meaning here"
+class CQLSettings(SACSettings):
+    "What can be set, beside SAC's"
     cql_alpha: float = hp(1., "α, weight of the gap against the temporal difference", up="it trusts what nobody tried",
                           low=0)
     tries: int = hp(5, "actions from anywhere, and as many by the policy, that are held against the one taken",
@@ -97,19 +93,15 @@ class CQLSettings(SAC):
     n_epochs: int = hp(50, "passes over the data", up="values are not settled yet", low=1, high=1_000_000)
 
 # %% ../../nbs/4_algos/454_cql.ipynb #44229749
-class Held(Passes, CQLSettings):
+class Held(Passes, SoftActorCritic, CQLSettings):
     "Part of CQL: what SAC needs for a pass over the data, and numbers for actions that are held against those taken"
 
     def nets(self, spec, rng):
-        if isinstance(spec.action_space, gym.spaces.Box):
-            return super().nets(spec, rng)
-        raise SpaceProblem(f"cql needs actions in a Box with one axis, got {spec.action_space}; try discrete_cql")
-
-    def cut(self, rows):
-        return []                                         # `Passes` says what is owed
+        box_of(self, spec)
+        return super().nets(spec, rng)
 
     def judged(self, nets, rows, noise):
-        data, _ = SAC.targets(self, nets, rows, noise)
+        data = super().judged(nets, rows, noise)
         shape = (self.tries, *nets.policy.head.noise.shape)
         tries = dict(uniform=Noise("random", shape), normal=Noise("standard_normal", shape))
         return Batch(data, tries=noise(tries, len(rows)))

@@ -12,12 +12,11 @@ import torch
 from torch import nn
 
 from .algorithm import register
-from .replay import counted, turn
-from .sac import EntropySettings, PaidForEntropy, bootstrapped, critic_loss, soft_value
+from .replay import counted
+from .sac import EntropySettings, PaidForEntropy, Remembering, bootstrapped, critic_loss, soft_value
 from .soft_critics import Sampled, Stretch, lowest
 from .td3 import box_of
 from ..core.batch import each
-from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..policies.encoders import encoder
 from ..policies.heads import plain_layers, stacked_weights
@@ -104,7 +103,6 @@ class NormCritics(Sampled, nn.Module):
 @dataclass(frozen=True)
 class CrossQSettings(EntropySettings):
     "What can be set"
-    lr: float | Schedule = hp(1e-3, "learning rate of policy and temperature", up="learning is steady but slow", low=0)
     critic_hidden: tuple[int, ...] = hp((256, 256), "units of the critics' hidden layers; the paper has 2048 in each",
                                         up="values are too simple", low=1, high=65_536, live=False)
     policy_delay: int = hp(3, "updates of the critics for one of the policy",
@@ -119,7 +117,7 @@ class CrossQSettings(EntropySettings):
 # %% ../../nbs/4_algos/463_crossq.ipynb #8de67db8
 @register("crossq")
 @dataclass(frozen=True)
-class CrossQ(PaidForEntropy, CrossQSettings):
+class CrossQ(CrossQSettings, Remembering, PaidForEntropy):
     "Critics without target networks, normalised by batches of both kinds (Bhatt et al., 2024); for actions in a Box"
 
     def nets(self, spec, rng):
@@ -139,13 +137,13 @@ class CrossQ(PaidForEntropy, CrossQSettings):
         loss, named = critic_loss(q, bootstrapped(batch.rew, batch.term, next_val, self.gamma))
         yield "critic", loss, dict(named, stats=stats)
 
-        if turn(nets.updates, self.policy_delay):
-            worth, ent = nets.critic.under(nets.policy(batch.obs), batch.obs, batch.noise, lowest)
-            yield from self.actor_losses(nets, worth, ent)
+        if not self.climbs(nets): return
+        worth, ent = nets.critic.under(nets.policy(batch.obs), batch.obs, batch.noise, lowest)
+        yield from self.actor_losses(nets, worth, ent)
 
     def after(self, nets, own, taken):
+        super().after(nets, own, taken)
         nets.critic.remember(taken.parts.stats, self.norm_share)
-        nets.updates.number += 1
 
     def values(self, nets, obs):
         return lowest(nets.critic(obs, nets.policy(obs).mode()))

@@ -217,10 +217,9 @@ class DQN(ActingQ):
     "Deep Q-network (Mnih et al., 2015), double (van Hasselt et al., 2016), n-step, prioritised (Schaul et al., 2016)"
     masked = True
 
-    def targets(self, nets, rows, noise):
+    def judged(self, nets, rows, noise):
         data = at_once(rows, self.gamma) if self.n_step == 1 else after_steps(rows, self.gamma)
-        if self.noisy: data = with_noise(data, nets.q.noise, noise)
-        return data, self.cut(len(data.ret))
+        return with_noise(data, nets.q.noise, noise) if self.noisy else data
 
     def losses(self, nets, batch):
         q = of_action(valued(nets.q, batch.obs, batch.get("noise")), batch.act)

@@ -95,11 +95,11 @@ class IQN(QRDQN):
     def network(self, space, actions, rng):
         return ImplicitNet(space, self.hidden, actions, rng, self.quantiles, self.dueling, self.sigma)
 
-    def targets(self, nets, rows, noise):
-        data, todo = super().targets(nets, rows, noise)
+    def judged(self, nets, rows, noise):
+        data = super().judged(nets, rows, noise)
         recipe = Noise("random", (self.samples,))
-        n = len(data.ret)
-        return Batch(data, tau=noise(recipe, n), next_tau=noise(recipe, n)), todo
+        n = len(data)
+        return Batch(data, tau=noise(recipe, n), next_tau=noise(recipe, n))
 
 # %% ../../nbs/4_algos/432_quantiles.ipynb #f16e7ea1
 @return_distribution.register

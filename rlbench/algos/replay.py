@@ -39,6 +39,10 @@ class Replaying:
         "To-do list for so many rows"
         return [None] if rows == self.batch_size else np.array_split(np.arange(rows), rows // self.batch_size)
 
+    def targets(self, nets, rows, noise):
+        data = self.judged(nets, rows, noise)             # an algorithm's own: what its losses read
+        return data, self.cut(len(data))
+
 # %% ../../nbs/4_algos/402_replay.ipynb #9629e04a
 class Count(nn.Module):
     "How many updates there were; part of a network's state, on no device"

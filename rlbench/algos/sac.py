@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['bootstrapped', 'soft_value', 'critic_loss', 'Temperature', 'usual_entropy', 'wanted_entropies', 'CriticSettings',
-           'ReplayedCritic', 'SlowTargets', 'EntropySettings', 'Undecided', 'PaidForEntropy', 'SACSettings', 'SACParts',
-           'SAC']
+           'Climbing', 'SlowTargets', 'MemorySettings', 'Remembering', 'EntropySettings', 'Undecided', 'PaidForEntropy',
+           'SACSettings', 'SACParts', 'SoftActorCritic', 'SAC']
 
 # %% ../../nbs/4_algos/443_sac.ipynb #f8ec61a0
 import copy
@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from .algorithm import Algorithm, register
-from .replay import Replaying
+from .replay import Replaying, counted, turn
 from .soft_critics import BoxCritics, Thinned, average, critics_for, lowest, lowest_of
 from ..core.batch import Batch
 from ..core.schedules import Schedule
@@ -79,21 +79,18 @@ def wanted_entropies(space,
 # %% ../../nbs/4_algos/443_sac.ipynb #418f482b
 @dataclass(frozen=True)
 class CriticSettings(Algorithm):
-    "What can be set of critics, of a policy that climbs them, and of their memory"
+    "What can be set of critics, and of a policy that climbs them"
     lr: float | Schedule = hp(3e-4, "learning rate of policy and temperature", up="learning is steady but slow", low=0)
     critic_lr: float | Schedule = hp(1e-3, "learning rate of the critics", up="the critics lag behind", low=0)
     batch_size: int = hp(256, "transitions in a minibatch", up="updates are noisy", low=1, high=1_000_000)
-    buffer_size: int = hp(1_000_000, "transitions remembered, over all environments", up="it forgets what it knew",
-                          low=1, high=1_000_000_000, live=False)
-    learning_starts: int = hp(100, "transitions stored before learning starts", up="first values mislead it", low=1)
-    train_freq: int = hp(1, "environment steps between two rounds of updates", up="steps are cheap", low=1)
-    gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1, high=10_000)
+    policy_delay: int = hp(1, "updates of the critics for one of the policy", up="the policy runs after errors of the "
+                           "critics", low=1)
     hidden: tuple[int, ...] = hp((256, 256), "units of the hidden layers", up="behaviour is too simple",
                                  low=1, high=65_536, live=False)
 
 # %% ../../nbs/4_algos/443_sac.ipynb #9e5cc68f
-class ReplayedCritic(Replaying, CriticSettings):
-    "Part of algorithms whose policy climbs critics that learn from a memory"
+class Climbing(CriticSettings):
+    "Part of algorithms whose policy climbs critics"
 
     def groups(self, nets):
         return {name: nets[name].parameters() for name in ("critic", "policy", "temperature") if name in nets}
@@ -101,8 +98,13 @@ class ReplayedCritic(Replaying, CriticSettings):
     def pace(self, group):
         return self.critic_lr if group == "critic" else self.lr, None
 
-    def draw(self, memory, own, fresh, rng):
-        return Batch(index=memory.uniform(rng, self.rows_due(memory, fresh)))
+    def climbs(self, nets):
+        "Is the policy moved in the next update?"
+        return turn(nets.updates, self.policy_delay)
+
+    def after(self, nets, own, taken):
+        super().after(nets, own, taken)
+        nets.updates.number += 1
 
 # %% ../../nbs/4_algos/443_sac.ipynb #078bfe30
 @dataclass(frozen=True)
@@ -113,6 +115,23 @@ class SlowTargets:
 
     def after(self, nets, own, taken):
         follow(nets.target, nets.critic, self.tau)
+
+# %% ../../nbs/4_algos/443_sac.ipynb #a45d4de6
+@dataclass(frozen=True)
+class MemorySettings(Algorithm):
+    "What can be set of a memory, and of when to learn from it"
+    buffer_size: int = hp(1_000_000, "transitions remembered, over all environments", up="it forgets what it knew",
+                          low=1, high=1_000_000_000, live=False)
+    learning_starts: int = hp(100, "transitions stored before learning starts", up="first values mislead it", low=1)
+    train_freq: int = hp(1, "environment steps between two rounds of updates", up="steps are cheap", low=1)
+    gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1, high=10_000)
+
+# %% ../../nbs/4_algos/443_sac.ipynb #114265fa
+class Remembering(Replaying, MemorySettings):
+    "Part of algorithms that learn from a memory, every row of which is as likely as any"
+
+    def draw(self, memory, own, fresh, rng):
+        return Batch(index=memory.uniform(rng, self.rows_due(memory, fresh)))
 
 # %% ../../nbs/4_algos/443_sac.ipynb #a46bba65
 @dataclass(frozen=True)
@@ -126,7 +145,7 @@ class EntropySettings(CriticSettings):
     n_critics: int = hp(2, "critics", up="values are too optimistic", low=1, high=100, live=False)
 
 # %% ../../nbs/4_algos/443_sac.ipynb #4510492c
-class Undecided(ReplayedCritic, EntropySettings):
+class Undecided(Climbing, EntropySettings):
     "Part of SAC and its kin: a policy, and the price of its entropy"
 
     def actor(self, spec, rng, share=None): # of the largest entropy, for a choice
@@ -153,10 +172,9 @@ class Undecided(ReplayedCritic, EntropySettings):
 class PaidForEntropy(Undecided):
     "Part of SAC and its kin: rows with the noise of two actions, and what the policy learns"
 
-    def targets(self, nets, rows, noise):
+    def judged(self, nets, rows, noise):
         recipe = nets.policy.head.noise
-        data = Batch(rows, noise=noise(recipe, len(rows)), next_noise=noise(recipe, len(rows)))
-        return data, self.cut(len(rows))
+        return Batch(rows, noise=noise(recipe, len(rows)), next_noise=noise(recipe, len(rows)))
 
     def actor_losses(self, nets, worth, ent):
         "Of the policy, which climbs what it is worth (B,) and its entropy (B, P), and of the temperature"
@@ -192,13 +210,13 @@ class SACParts(PaidForEntropy, SACSettings):
         critic = critics_for(self, spec, rng, norm=self.critic_norm)
         check_dropout(self.dropout, critic)
         target = copy.deepcopy(critic).requires_grad_(False)
-        return nn.ModuleDict(dict(actor, critic=critic, target=target))
+        return counted(dict(actor, critic=critic, target=target))
 
-    def targets(self, nets, rows, noise):
-        data, todo = super().targets(nets, rows, noise)
+    def judged(self, nets, rows, noise):
+        data = super().judged(nets, rows, noise)
         if self.critics_in_target or self.dropout:
             data.picks = noise(Noise("random", (self.n_critics,)), len(rows))
-        return data, todo
+        return data
 
     def critics(self, nets, batch):
         "Critics and their targets, as they stand or with units left out"
@@ -207,11 +225,9 @@ class SACParts(PaidForEntropy, SACSettings):
         rng = torch.Generator(batch.picks.device).manual_seed(seed)
         return Thinned(nets.critic, self.dropout, rng), Thinned(nets.target, self.dropout, rng)
 
-# %% ../../nbs/4_algos/443_sac.ipynb #f43ce928
-@register("sac")
-@dataclass(frozen=True)
-class SAC(SACParts):
-    "Soft actor-critic (Haarnoja et al., 2018; of choices: Christodoulou, 2019), learned temperature"
+# %% ../../nbs/4_algos/443_sac.ipynb #98a475ff
+class SoftActorCritic(SACParts):
+    "Soft actor-critic, wherever its rows are from"
 
     @torch.no_grad()
     def target(self, nets, critic, batch, next_noise, believe):
@@ -224,6 +240,7 @@ class SAC(SACParts):
         target = self.target(nets, slow, batch, batch.next_noise, believe)
         yield "critic", *critic_loss(critic(batch.obs, batch.act), target)
 
+        if not self.climbs(nets): return
         climbed = average if self.critics_in_target or self.dropout else lowest
         worth, ent = critic.under(nets.policy(batch.obs), batch.obs, batch.noise, climbed)
         yield from self.actor_losses(nets, worth, ent)
@@ -233,3 +250,9 @@ class SAC(SACParts):
 
     def td_error(self, nets, batch):
         return self.target(nets, nets.target, batch, None, lowest) - lowest(nets.critic(batch.obs, batch.act))
+
+# %% ../../nbs/4_algos/443_sac.ipynb #3f48e1f8
+@register("sac")
+@dataclass(frozen=True)
+class SAC(Remembering, SoftActorCritic):
+    "Soft actor-critic (Haarnoja et al., 2018; of choices: Christodoulou, 2019), learned temperature"

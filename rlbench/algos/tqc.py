@@ -10,11 +10,11 @@ import copy
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 from .algorithm import register
+from .replay import counted
 from ..buffers.off_policy import quantile_huber
-from .sac import EntropySettings, PaidForEntropy, SlowTargets, bootstrapped
+from .sac import EntropySettings, PaidForEntropy, Remembering, SlowTargets, bootstrapped
 from .soft_critics import BoxCritics
 from .td3 import box_of
 from ..core.settings import hp
@@ -54,7 +54,7 @@ class TQCSettings(SlowTargets, EntropySettings):
 # %% ../../nbs/4_algos/462_tqc.ipynb #5aa40ae5
 @register("tqc")
 @dataclass(frozen=True)
-class TQC(PaidForEntropy, TQCSettings):
+class TQC(Remembering, PaidForEntropy, TQCSettings):
     "Truncated quantile critics (Kuznetsov et al., 2020); for actions in a Box"
 
     def nets(self, spec, rng):
@@ -62,7 +62,7 @@ class TQC(PaidForEntropy, TQCSettings):
         actor = self.actor(spec, rng)
         critic = BoxCritics(spec.observation_space, space, self.hidden, rng, self.n_critics, parts=self.quantiles)
         target = copy.deepcopy(critic).requires_grad_(False)
-        return nn.ModuleDict(dict(actor, critic=critic, target=target))
+        return counted(dict(actor, critic=critic, target=target))
 
     @torch.no_grad()
     def target(self, nets, batch, next_noise):
@@ -74,6 +74,7 @@ class TQC(PaidForEntropy, TQCSettings):
     def losses(self, nets, batch):
         target = self.target(nets, batch, batch.next_noise)
         yield "critic", *quantile_critic_loss(nets.critic(batch.obs, batch.act), target)
+        if not self.climbs(nets): return
         worth, ent = nets.critic.under(nets.policy(batch.obs), batch.obs, batch.noise, mean_of_all)
         yield from self.actor_losses(nets, worth, ent)
 

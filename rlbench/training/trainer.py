@@ -170,6 +170,10 @@ class Asked(Stepwise):
         shift = "" if self.env.steady else ", give or take a few as episodes end"
         return f"environment step; update after {rounds * self.env.num_envs:,} more steps{shift}"
 
+    def explain(self, key):
+        "What a setting means and who set it; of action_scale, how networks' outputs become actions"
+        return action_scale(self.actors) if key == "action_scale" else self.config.explain(key)
+
     def state(self):
         "The whole run as a tree of arrays and plain values"
         return state_of(self)
