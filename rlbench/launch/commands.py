@@ -125,7 +125,7 @@ def run_evaluate(args):
 def run_estimate(args):
     behaviour = None if args.behaviour is None else trainer_of(find_run(args.behaviour, args.folder))
     found = estimate(named_trainer(args), load_ring(args.memory), args.method, greedy=not args.as_trained,
-                     behaviour=behaviour, seed=args.seed)
+                     behaviour=behaviour)
     print(json.dumps(asdict(found)) if args.json else found)
     return 0
 
