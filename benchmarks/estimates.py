@@ -116,9 +116,10 @@ def summed_up(rows):
 def page(repeats):
     "The whole page"
     lines = ["# Off-policy estimates", "", "`python benchmarks/estimates.py --write`", "",
-             f"{repeats} memories of 60 episodes of each world, where it says nothing else; how many of the 95 % intervals "
-             "held the exact value, their median width, and the root mean square error of the estimate.", "",
-             "| world | exact | method | held | width | error | episodes that counted |", "|---|---|---|---|---|---|---|"]
+             f"{repeats} memories of 60 episodes of each world, where it says nothing else; how many of the 95 % "
+             "intervals held the exact value, their median width, and the root mean square error of the estimate.", "",
+             "| world | exact | method | held | width | error | episodes that counted |",
+             "|---|---|---|---|---|---|---|"]
     least = 1
     for name, case in CASES.items():
         found, truth = coverage(case, repeats)

@@ -63,7 +63,8 @@ TRAIN = {
     "--preset": dict(metavar="NAME", help="settings found for this task, such as tuned"),
     "--set": dict(action="append", default=[], metavar="NAME=VALUE",
                   help="any setting, e.g. gamma=0.98 or agent.lr='linear(0.001, 0, 100000)'"),
-    "--memory": dict(metavar="FILE", help="data to learn from, or a file for each behaviour: chaser=FILE,runner=FILE"),
+    "--memory": dict(metavar="FILE", help="data to learn from: a file, .jsonl, a recording's folder, a Minari id; "
+                                             "or one for each behaviour: chaser=FILE,runner=FILE"),
     "--run-id": dict(help="name of the run (default: environment, algorithm and seed)"),
     "--resume": dict(action="store_true", help="go on from the newest checkpoint"),
     "--fresh-episodes": dict(action="store_true", help="with --resume, where the environment cannot go back into the "
@@ -117,6 +118,7 @@ PLAY = SEEDED | {
 SUGGEST = {
     "env": dict(help="gymnasium id, or your own: file.py:Name, package.module:Name"),
     "--seconds": dict(type=number(float, .1), default=8., help="to spend, in all"),
+    "--memory": dict(metavar="FILE", help="data to learn from, instead of steps"),
 }
 LAB = {
     "env": dict(nargs="?", default="CartPole-v1"),

@@ -208,15 +208,15 @@ def missing_weight(evidence):
     "How much of what the policy would do never happened, 0 to 1"
     return max(0., 1 - np.exp(evidence.log_weight[-1]).mean())
 
-TAKEN = {"is": lambda bound: 0, "pdis": lambda bound: 0, "wis": lambda bound: bound} # for the return of what is missing
+TAKEN = {"is": 0, "pdis": 0, "wis": 1} # for the return of what is missing: nothing, or the whole of what is found
 
 def with_missing(low, high, method, evidence):
     "An interval that holds what the missing weight may have returned, too"
     if method not in TAKEN: return low, high
     missing = missing_weight(evidence)
     ret = evidence.rew.sum(0)
-    low += missing * min(0, ret.min() - TAKEN[method](low))
-    high += missing * max(0, ret.max() - TAKEN[method](high))
+    low += missing * min(0, ret.min() - TAKEN[method] * low)
+    high += missing * max(0, ret.max() - TAKEN[method] * high)
     return low, high
 
 # %% ../../nbs/6_training/651_estimate.ipynb #5da1561b
