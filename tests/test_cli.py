@@ -7,19 +7,22 @@ import subprocess
 import sys
 import time
 
+import gymnasium as gym
 import nbformat
 import numpy as np
 import pytest
 from PIL import Image
 
 import rlbench
-from rlbench.buffers.datasets import save_ring
+from rlbench.buffers.datasets import save_ring, to_minari, write_lines
+from rlbench.buffers.recordings import start_recording
 from rlbench.core.settings import fields_of
 from rlbench.core.state import read_tree, same
 from rlbench.launch import cli, commands
 from rlbench.training.checkpoints import find_run
 from rlbench.training.runs import RunSettings
 from rlbench.training.setup import TrainerSettings
+from tests.cases import demonstrations
 
 SETTINGS = ("n_steps=16", "hidden=16,", "log_every=50", "eval_every=0")
 SMALL = ["--steps", "300", "--num-envs", "2", "--quiet", *(word for text in SETTINGS for word in ("--set", text))]
@@ -363,3 +366,28 @@ def test_ctrl_c(terminal, tmp_path):
     assert read(run, "status.json")["state"] == "interrupted" and steps == int(checkpoint.stem)
     train(terminal, "--run-id", "a", "--resume", "--steps", steps + 100)
     assert read(run, "status.json")["steps"] >= steps + 100
+
+
+def test_data_of_every_kind_are_learned_from(terminal, tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    shown = demonstrations("CartPole-v1", 2, steps=80)
+    spaces = [getattr(gym.make("CartPole-v1"), f"{what}_space") for what in ("observation", "action")]
+    about = dict(algorithm_name="none", author="rlbench", author_email="none", code_permalink="none", description="-")
+    to_minari(shown, "cartpole/chance-v0", *spaces, **about)
+    save_ring(tmp_path / "rows.rlb", shown)
+    write_lines(tmp_path / "rows.jsonl", shown)
+    recorder = start_recording(tmp_path / "rows", 80, 2, block=10)
+    recorder.extend(shown.rows)
+    recorder.close()
+    updates = []
+    kinds = ("rows.rlb", "rows.jsonl", "rows", "cartpole/chance-v0", "minari/cartpole/chance-v0")
+    for number, name in enumerate(kinds):
+        path = tmp_path / name
+        words = ["--memory", path if path.exists() else name, "--updates", 5, "--run-id", f"from-{number}"]
+        status, _, err = terminal("train", "CartPole-v1", "bc", *words, "--folder", tmp_path / "runs", "--quiet")
+        assert status == 0, err
+        updates.append(rlbench.load(find_run(f"from-{number}", tmp_path / "runs")).updates)
+    assert updates == [5] * len(kinds)
+    status, _, err = terminal("train", "CartPole-v1", "bc", "--memory", "none/such-v0", "--folder", tmp_path / "runs")
+    assert status != 0 and len(err.splitlines()) == 1

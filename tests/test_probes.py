@@ -34,7 +34,7 @@ FAST = dict(
     td_lambda=.9,
 )
 TABLE = 1500        # steps that are enough; most need fewer
-STRETCH = 750       # steps between two looks
+STRETCH = 250       # steps between two looks
 NETWORK = 8000
 STEPS = dict(dqn=3000, sac=3000, ddpg=3000, td3=3000, tqc=3000, crossq=3000)
 FEW = dict(gradient_steps=1, train_freq=5, n_step=3)     # updates, since they are dear

@@ -4,30 +4,39 @@ import numpy as np
 import pytest
 
 import rlbench
+from rlbench.buffers.datasets import save_ring
+from rlbench.buffers.ring import Ring
+from rlbench.core.spaces import Spec
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
-from rlbench.training.suggest import Chance, methods, suggest
+from rlbench.envs.registration import TEAMS
+from rlbench.training.suggest import Chance, data_methods, methods, suggest
 from rlbench.training.trainer import Trainer
+from tests.cases import demonstrations
 
 BOX = gym.spaces.Box(-1, 1, (3,))
 
 
-class Spec:
-    "What `methods` asks of a behaviour"
-    def __init__(self, seen, done):
-        self.observation_space = seen
-        self.action_space = done
+PICTURE = gym.spaces.Box(0, 255, (10, 10, 4), np.uint8)
+MASKED = gym.spaces.Dict(light=BOX, action_mask=gym.spaces.MultiBinary(2))
+MIXED = gym.spaces.Dict(side=gym.spaces.Discrete(2), force=gym.spaces.Box(-1, 1, (1,)))
 
 
 @pytest.mark.parametrize("seen, done, rate, expected", [
     (BOX, gym.spaces.Discrete(2), 90_000, ["ppo", "dqn"]),
     (BOX, gym.spaces.Discrete(2), 90, ["dqn", "ppo"]),
-    (BOX, gym.spaces.Box(-1, 1, (2,)), 90, ["sac", "ppo"]),
-    (BOX, gym.spaces.MultiDiscrete([2, 3]), 90, ["ppo", "reinforce"]),
+    (BOX, gym.spaces.Box(-1, 1, (2,)), 90, ["crossq", "sac"]),
+    (BOX, gym.spaces.Box(-1, 1, (2,)), 900, ["sac", "ppo"]),
+    (BOX, gym.spaces.Box(-1, 1, (2,)), 90_000, ["ppo", "sac"]),
+    (BOX, gym.spaces.MultiDiscrete([2, 3]), 900, ["ppo", "reinforce"]),
+    (BOX, MIXED, 90_000, ["ppo", "sac"]),
+    (MASKED, gym.spaces.Discrete(2), 900, ["dqn", "ppo"]),
+    (PICTURE, gym.spaces.Discrete(2), 90_000, ["ppo", "pqn"]),
+    (PICTURE, gym.spaces.Discrete(2), 900, ["dqn", "ppo"]),
     (gym.spaces.Discrete(5), gym.spaces.Discrete(2), 90_000, ["qlearning", "ppo"]),
 ])
 def test_spaces_and_the_cost_of_a_step_decide(seen, done, rate, expected):
-    assert [name for name, _ in methods(Spec(seen, done), None, rate)][:2] == expected
+    assert [name for name, _ in methods(Spec(seen, done, 1), None, rate)][:2] == expected
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "rlbench/SideAndForce-v0",
@@ -40,6 +49,13 @@ def test_what_is_suggested_runs(env):
         trainer.advance()
         trainer.close()
         assert choice.call in repr(found) and choice.why in repr(found)
+
+
+def test_where_chance_finds_nothing_it_counts_or_keeps_what_it_saw():
+    counted = Spec(gym.spaces.Discrete(5), gym.spaces.Discrete(2), 1)
+    seen = Spec(BOX, gym.spaces.Discrete(2), 1)
+    assert [name for name, _ in methods(counted, None, 90_000, finds=False)][:2] == ["count_bonus", "qlearning"]
+    assert [name for name, _ in methods(seen, None, 90_000, finds=False)][:2] == ["dqn", "ppo"]
 
 
 def test_where_chance_finds_nothing_it_is_said():
@@ -68,8 +84,44 @@ def test_an_environment_of_ones_own():
     assert {choice.algo for choice in suggest(Own, seconds=.4).choices} == {"ppo", "dqn"}
 
 
-@pytest.mark.parametrize("env, told", [("rlbench/Chase-v0", "has chaser, runner"), ("CartPole-v9", "CartPole"),
-                                       (None, "environment")])
+@pytest.mark.parametrize("env", TEAMS)
+def test_of_several_behaviours_each_has_its_own(env):
+    found = suggest(env, seconds=.4)
+    assert len(found.choices) == 2
+    for choice in found.choices:
+        assert set(choice.algo) == set(found.chances) == set(found.spaces) and len(choice.algo) > 1
+        Trainer(env, choice.algo).advance()
+        assert choice.call in repr(found)
+
+
+def test_data_are_learned_from(tmp_path):
+    mixed = demonstrations("CartPole-v1", 4, steps=200)
+    found = suggest("CartPole-v1", seconds=.4, memory=mixed)
+    assert [choice.algo for choice in found.choices] == ["awr", "discrete_cql"]
+    assert all("memory=memory" in choice.call and choice.reached > 5 for choice in found.choices)
+    save_ring(tmp_path / "mixed.rlb", mixed)
+    read = suggest("CartPole-v1", seconds=.4, memory=tmp_path / "mixed.rlb")
+    assert f"memory='{tmp_path}/mixed.rlb')" in repr(read)
+    silent = mixed.twin()
+    silent.places.pop("rew")
+    assert [name for name, _ in data_methods(Spec(BOX, gym.spaces.Discrete(2), 1), silent)] == ["bc", "gail"]
+    forces = demonstrations("Pendulum-v1", 2, steps=60)
+    turned = Spec(BOX, gym.spaces.Box(-2, 2, (1,)), 1)
+    assert [name for name, _ in data_methods(turned, forces)][:2] == ["awr", "td3_bc"]
+
+
+@pytest.mark.parametrize("env, memory, told", [
+    (None, demonstrations("CartPole-v1", 1, steps=20), "name their environment"),
+    ("CartPole-v1", Ring(3, 1), "is empty"),
+    ("CartPole-v1", 3, "expected a Ring"),
+    ("rlbench/Chase-v0", demonstrations("CartPole-v1", 1, steps=20), "there are chaser, runner"),
+])
+def test_data_it_cannot_use(env, memory, told):
+    with pytest.raises(ConfigError, match=told):
+        suggest(env, seconds=.4, memory=memory)
+
+
+@pytest.mark.parametrize("env, told", [("CartPole-v9", "CartPole"), (None, "environment")])
 def test_what_it_cannot_look_at(env, told):
     with pytest.raises((ConfigError, EnvProblem), match=told):
         suggest(env, seconds=.4)

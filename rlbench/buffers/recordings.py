@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['FINITE_COLUMNS', 'mapped', 'Recorder', 'start_recording', 'check_noted', 'noted_counts', 'recorded_positions',
-           'check_whole_column', 'recorded_columns', 'wrong_value', 'check_values', 'open_recording']
+           'check_whole_column', 'recorded_columns', 'wrong_value', 'check_values', 'open_recording', 'is_minari',
+           'read_memory']
 
 # %% ../../nbs/3_buffers/37_recordings.ipynb #f2000004
 import json
@@ -13,7 +14,8 @@ import re
 
 import numpy as np
 
-from .datasets import check_counts, check_shapes, check_whole, set_column
+from .datasets import (check_counts, check_shapes, check_whole, from_minari, load_ring, minari_package,
+                                      read_lines, set_column)
 from .ring import Ring
 from ..core.batch import Batch, columns, each
 from ..core.state import FileProblem, reading, write_text
@@ -205,3 +207,18 @@ def open_recording(folder):
         recorder.forgotten = np.maximum(recorder.forgotten, recorder.written - trusted)
     check_values(recorder)
     return recorder
+
+# %% ../../nbs/3_buffers/37_recordings.ipynb #005bab4a
+def is_minari(name):
+    "True for the folder of a Minari data set, and for an id such as 'D4RL/door/human-v2' that is no file"
+    path = path_of(name)
+    if path.exists(): return (path / "data" / "metadata.json").exists()
+    return re.fullmatch(r"[\w.-]+(/[\w.-]+)*-v\d+", str(name)) is not None
+
+def read_memory(name): # path, or the id of a Minari data set
+    "The rows that stand under a name, as a ring in memory; FileProblem or OSError where there are none"
+    path = path_of(name)
+    if is_minari(name):
+        return from_minari(minari_package().MinariDataset(path / "data") if path.exists() else str(name))
+    if (path / "ring.json").exists(): return open_recording(path).twin()
+    return read_lines(path) if path.suffix == ".jsonl" else load_ring(path)

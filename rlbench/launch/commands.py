@@ -24,7 +24,7 @@ import gymnasium as gym
 import numpy as np
 
 from ..algos.algorithm import algorithms, get
-from ..buffers.datasets import load_ring
+from ..buffers.recordings import read_memory
 from ..core.batch import TextTable
 from ..core.config import Config
 from ..core.settings import fields_of, fits, parse_value, plain, whole_number
@@ -124,8 +124,8 @@ def run_evaluate(args):
 # %% ../../nbs/9_launch/90_commands.ipynb #9b09a5fe
 def run_estimate(args):
     behaviour = None if args.behaviour is None else trainer_of(find_run(args.behaviour, args.folder))
-    found = estimate(named_trainer(args), load_ring(args.memory), args.method, greedy=not args.as_trained,
-                     behaviour=behaviour, seed=args.seed)
+    found = estimate(named_trainer(args), read_memory(args.memory), args.method, greedy=not args.as_trained,
+                     behaviour=behaviour)
     print(json.dumps(asdict(found)) if args.json else found)
     return 0
 
@@ -287,7 +287,7 @@ def run_explain(args):
 
 # %% ../../nbs/9_launch/90_commands.ipynb #f1c23b20
 def run_suggest(args):
-    print(suggest(args.env, args.seconds))
+    print(suggest(args.env, args.seconds, memory=args.memory))
     return 0
 
 # %% ../../nbs/9_launch/90_commands.ipynb #e7d43d90

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..algos.algorithm import Algorithm
-from ..buffers.datasets import load_ring
+from ..buffers.recordings import read_memory
 from ..core.config import Config, add_file, read_config
 from ..core.settings import changed, check_flags, check_function
 from ..core.state import FileProblem, read_tree, reading, write_text
@@ -105,7 +105,7 @@ def memory_from(given):
     if isinstance(given, dict):
         return {who: memory_from(one) for who, one in given.items()}
     if isinstance(given, (str, Path)):
-        return load_ring(given)
+        return read_memory(given)
     return given
 
 # %% ../../nbs/6_training/68_train.ipynb #46606a19
