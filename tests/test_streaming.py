@@ -71,7 +71,7 @@ class PlainIntention:
 class Usual:
     "What is usual in observations and rewards, from lists of all that was seen"
 
-    def __init__(self, shape, num_envs, gamma):
+    def __init__(self, num_envs, gamma):
         self.seen = []
         self.squares = [1.]
         self.totals = [0.] * num_envs
@@ -88,11 +88,8 @@ class Usual:
         return np.sqrt(np.mean(self.squares))
 
     def moments(self):
-        "Mean and variance, with one observation before all others: mean 0, deviation 1"
         seen = np.array(self.seen)
-        n = len(seen) + 1
-        mean = seen.sum(0) / n
-        return mean, (1 + (seen**2).sum(0)) / n - mean**2
+        return seen.mean(0), seen.var(0)
 
 
 def by_row(trainer, rounds):
@@ -127,7 +124,7 @@ def test_stream_q_is_the_plain_loop(num_envs, rule):
     trainer = Trainer("CartPole-v1", "stream_q", env_settings=dict(max_episode_steps=15), **how)
     net = copy.deepcopy(trainer.learner.nets.q)
     mine = Plain(net, num_envs, 2.) if rule == "obgd" else PlainIntention(net, num_envs, .25, keep=.9 * .7)
-    usual = Usual(4, num_envs, .9)
+    usual = Usual(num_envs, .9)
     for rows in by_row(trainer, 60):
         unit = usual.unit
         for env, row, first in rows:
@@ -137,7 +134,7 @@ def test_stream_q_is_the_plain_loop(num_envs, rule):
             delta = row.rew / unit + follows - q[row.act].item()
             greedy = q[row.act] == q.max()
             mine.learn(env, 0. if first or not greedy else .9 * .7, q[row.act], delta)
-            usual.notice(env, row.obs, row.rew, row.term or row.trunc)
+            usual.notice(env, row.next_obs, row.rew, row.term or row.trunc)
     torch.testing.assert_close(weights_of(trainer.learner.nets.q), weights_of(net), rtol=1e-3, atol=2e-5)
     assert trainer.learner.nets.scale.unit.item() == pytest.approx(usual.unit, rel=1e-5)
 
@@ -158,7 +155,7 @@ def test_stream_ac_is_the_plain_loop(num_envs):
     value = copy.deepcopy(trainer.learner.nets.value)
     actor = Plain(policy, num_envs, kappa=3.)
     critic = Plain(value, num_envs, kappa=2.)
-    usual = Usual(3, num_envs, .9)
+    usual = Usual(num_envs, .9)
     for rows in by_row(trainer, 60):
         unit = usual.unit
         for env, row, first in rows:
@@ -173,7 +170,7 @@ def test_stream_ac_is_the_plain_loop(num_envs):
             fade = 0. if first else .9 * .7
             actor.learn(env, fade, logp + .1 * np.sign(delta) * ent, delta)
             critic.learn(env, fade, val, delta)
-            usual.notice(env, row.obs, row.rew, row.term or row.trunc)
+            usual.notice(env, row.next_obs, row.rew, row.term or row.trunc)
     nets = trainer.learner.nets
     torch.testing.assert_close(weights_of(nets.policy.net), weights_of(policy), rtol=1e-3, atol=2e-5)
     torch.testing.assert_close(weights_of(nets.value), weights_of(value), rtol=1e-3, atol=2e-5)
