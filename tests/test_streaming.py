@@ -44,9 +44,10 @@ def weighted(numbers, keep):
 class PlainIntention:
     "The same with intentional steps, from lists of all gradients and errors"
 
-    def __init__(self, net, num_envs, eta, keep):
+    def __init__(self, net, num_envs, eta, keep, in_units=False):
         self.net = net
         self.eta = eta
+        self.in_units = in_units
         self.keep = keep
         self.traces = [0.] * num_envs
         self.squares = []
@@ -63,8 +64,9 @@ class PlainIntention:
         self.slopes.append((rho * g * g).sum())
         self.errors.append(torch.tensor(delta) ** 2)
         step = self.eta / (weighted(self.slopes, self.keep) * (rho * z * z).sum()).sqrt()
-        most = 20 * weighted(self.errors, .999).sqrt().item()
-        by = step * max(-most, min(most, delta)) * rho * z
+        usual = weighted(self.errors, .999).sqrt().item()
+        cut = max(-20 * usual, min(20 * usual, delta))
+        by = step * (cut / usual if self.in_units else cut) * rho * z
         torch.nn.utils.vector_to_parameters(weights_of(self.net) + by, self.net.parameters())
 
 
@@ -148,13 +150,17 @@ def logp_and_entropy(out, act):
 
 
 @pytest.mark.parametrize("num_envs", [1, 2])
-def test_stream_ac_is_the_plain_loop(num_envs):
-    how = dict(ent_coef=.1, gamma=.9, td_lambda=.7, num_envs=num_envs, **SMALL)
+@pytest.mark.parametrize("rule", ["obgd", "intentional"])
+def test_stream_ac_is_the_plain_loop(num_envs, rule):
+    how = dict(ent_coef=.1, gamma=.9, td_lambda=.7, num_envs=num_envs, step_rule=rule, **SMALL)
     trainer = Trainer("Pendulum-v1", "stream_ac", env_settings=dict(max_episode_steps=15), **how)
     policy = copy.deepcopy(trainer.learner.nets.policy.net)
     value = copy.deepcopy(trainer.learner.nets.value)
     actor = Plain(policy, num_envs, kappa=3.)
     critic = Plain(value, num_envs, kappa=2.)
+    if rule == "intentional":
+        actor = PlainIntention(policy, num_envs, .01, keep=.9 * .7, in_units=True)
+        critic = PlainIntention(value, num_envs, .25, keep=.9 * .7)
     usual = Usual(num_envs, .9)
     for rows in by_row(trainer, 60):
         unit = usual.unit
@@ -190,6 +196,7 @@ def test_a_bounded_step_does_not_overshoot_where_slopes_are_at_most_one():
     ("stream_q", "CartPole-v1", {}),
     ("stream_q", "CartPole-v1", dict(step_rule="intentional")),
     ("stream_ac", "Pendulum-v1", {}),
+    ("stream_ac", "Pendulum-v1", dict(step_rule="intentional")),
 ])
 def test_a_row_that_is_learned_from_again_counts_once(algo, env, more):
     trainer = Trainer(env, algo, **more, **SMALL).run(steps=40)
