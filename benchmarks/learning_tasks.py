@@ -75,9 +75,13 @@ FAMILIES = {
             "CartPole-v1", "stream_q", 50_000, 475, SOLVED + "; the worst seed at 400",
             dict(epsilon="linear(1, 0.01, 5000)")),
         "stream-q-acrobot": Task(
-            "Acrobot-v1", "stream_q", 100_000, -100, SOLVED, dict(epsilon="linear(1, 0.01, 30000)"),
-            note="one seed stood at -117 after 50,000 steps, and at -163 where exploring ended after 15,000"),
+            "Acrobot-v1", "stream_q", 100_000, -100, SOLVED,
+            dict(step_rule="intentional", eta="linear(0.5, 0.1, 100000)", epsilon="linear(1, 0.01, 10000)")),
         "stream-ac-cartpole": Task("CartPole-v1", "stream_ac", 50_000, 475, SOLVED),
+        "stream-ac-pendulum": Task(
+            "Pendulum-v1", "stream_ac", 200_000, -250, "RLlib's SAC, in ten times the steps", dict(
+                step_rule="intentional", gamma=.95, td_lambda=.95, eta="linear(0.25, 0.025, 200000)",
+                policy_eta="linear(0.02, 0.002, 200000)")),
         "stream-ac-inverted": Task("InvertedPendulum-v5", "stream_ac", 30_000, 950, SOLVED),
     },
     "values": {

@@ -45,6 +45,7 @@ VARIANTS = dict(                            # settings that lead other ways thro
     ddpg=[dict(exploration="ou", gradient_steps=2)],
     td3=[dict(policy_delay=3, train_freq=2)],
     stream_q=[dict(step_rule="intentional", epsilon=.3)],
+    stream_ac=[dict(step_rule="intentional", normalize_obs=False)],
     recurrent_ppo=[dict(target_kl=.01, ent_coef=.01)],
     a2c=[dict(normalize_obs=True, distribution="beta", ent_coef=.01)],
     impala=[dict(staleness=2, normalize_obs=True)],

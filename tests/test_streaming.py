@@ -44,9 +44,10 @@ def weighted(numbers, keep):
 class PlainIntention:
     "The same with intentional steps, from lists of all gradients and errors"
 
-    def __init__(self, net, num_envs, eta, keep):
+    def __init__(self, net, num_envs, eta, keep, in_units=False):
         self.net = net
         self.eta = eta
+        self.in_units = in_units
         self.keep = keep
         self.traces = [0.] * num_envs
         self.squares = []
@@ -63,15 +64,16 @@ class PlainIntention:
         self.slopes.append((rho * g * g).sum())
         self.errors.append(torch.tensor(delta) ** 2)
         step = self.eta / (weighted(self.slopes, self.keep) * (rho * z * z).sum()).sqrt()
-        most = 20 * weighted(self.errors, .999).sqrt().item()
-        by = step * max(-most, min(most, delta)) * rho * z
+        usual = weighted(self.errors, .999).sqrt().item()
+        cut = max(-20 * usual, min(20 * usual, delta))
+        by = step * (cut / usual if self.in_units else cut) * rho * z
         torch.nn.utils.vector_to_parameters(weights_of(self.net) + by, self.net.parameters())
 
 
 class Usual:
     "What is usual in observations and rewards, from lists of all that was seen"
 
-    def __init__(self, shape, num_envs, gamma):
+    def __init__(self, num_envs, gamma):
         self.seen = []
         self.squares = [1.]
         self.totals = [0.] * num_envs
@@ -88,11 +90,8 @@ class Usual:
         return np.sqrt(np.mean(self.squares))
 
     def moments(self):
-        "Mean and variance, with one observation before all others: mean 0, deviation 1"
         seen = np.array(self.seen)
-        n = len(seen) + 1
-        mean = seen.sum(0) / n
-        return mean, (1 + (seen**2).sum(0)) / n - mean**2
+        return seen.mean(0), seen.var(0)
 
 
 def by_row(trainer, rounds):
@@ -127,7 +126,7 @@ def test_stream_q_is_the_plain_loop(num_envs, rule):
     trainer = Trainer("CartPole-v1", "stream_q", env_settings=dict(max_episode_steps=15), **how)
     net = copy.deepcopy(trainer.learner.nets.q)
     mine = Plain(net, num_envs, 2.) if rule == "obgd" else PlainIntention(net, num_envs, .25, keep=.9 * .7)
-    usual = Usual(4, num_envs, .9)
+    usual = Usual(num_envs, .9)
     for rows in by_row(trainer, 60):
         unit = usual.unit
         for env, row, first in rows:
@@ -137,7 +136,7 @@ def test_stream_q_is_the_plain_loop(num_envs, rule):
             delta = row.rew / unit + follows - q[row.act].item()
             greedy = q[row.act] == q.max()
             mine.learn(env, 0. if first or not greedy else .9 * .7, q[row.act], delta)
-            usual.notice(env, row.obs, row.rew, row.term or row.trunc)
+            usual.notice(env, row.next_obs, row.rew, row.term or row.trunc)
     torch.testing.assert_close(weights_of(trainer.learner.nets.q), weights_of(net), rtol=1e-3, atol=2e-5)
     assert trainer.learner.nets.scale.unit.item() == pytest.approx(usual.unit, rel=1e-5)
 
@@ -151,14 +150,18 @@ def logp_and_entropy(out, act):
 
 
 @pytest.mark.parametrize("num_envs", [1, 2])
-def test_stream_ac_is_the_plain_loop(num_envs):
-    how = dict(ent_coef=.1, gamma=.9, td_lambda=.7, num_envs=num_envs, **SMALL)
+@pytest.mark.parametrize("rule", ["obgd", "intentional"])
+def test_stream_ac_is_the_plain_loop(num_envs, rule):
+    how = dict(ent_coef=.1, gamma=.9, td_lambda=.7, num_envs=num_envs, step_rule=rule, **SMALL)
     trainer = Trainer("Pendulum-v1", "stream_ac", env_settings=dict(max_episode_steps=15), **how)
     policy = copy.deepcopy(trainer.learner.nets.policy.net)
     value = copy.deepcopy(trainer.learner.nets.value)
     actor = Plain(policy, num_envs, kappa=3.)
     critic = Plain(value, num_envs, kappa=2.)
-    usual = Usual(3, num_envs, .9)
+    if rule == "intentional":
+        actor = PlainIntention(policy, num_envs, .01, keep=.9 * .7, in_units=True)
+        critic = PlainIntention(value, num_envs, .25, keep=.9 * .7)
+    usual = Usual(num_envs, .9)
     for rows in by_row(trainer, 60):
         unit = usual.unit
         for env, row, first in rows:
@@ -173,7 +176,7 @@ def test_stream_ac_is_the_plain_loop(num_envs):
             fade = 0. if first else .9 * .7
             actor.learn(env, fade, logp + .1 * np.sign(delta) * ent, delta)
             critic.learn(env, fade, val, delta)
-            usual.notice(env, row.obs, row.rew, row.term or row.trunc)
+            usual.notice(env, row.next_obs, row.rew, row.term or row.trunc)
     nets = trainer.learner.nets
     torch.testing.assert_close(weights_of(nets.policy.net), weights_of(policy), rtol=1e-3, atol=2e-5)
     torch.testing.assert_close(weights_of(nets.value), weights_of(value), rtol=1e-3, atol=2e-5)
@@ -193,6 +196,7 @@ def test_a_bounded_step_does_not_overshoot_where_slopes_are_at_most_one():
     ("stream_q", "CartPole-v1", {}),
     ("stream_q", "CartPole-v1", dict(step_rule="intentional")),
     ("stream_ac", "Pendulum-v1", {}),
+    ("stream_ac", "Pendulum-v1", dict(step_rule="intentional")),
 ])
 def test_a_row_that_is_learned_from_again_counts_once(algo, env, more):
     trainer = Trainer(env, algo, **more, **SMALL).run(steps=40)

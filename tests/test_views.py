@@ -20,6 +20,7 @@ from rlbench.lab.components import as_page
 from rlbench.lab.drawing import short
 from rlbench.lab.hands import action_called
 from rlbench.lab.inspect import BufferView, told_transition
+from rlbench.lab.kept_views import MomentsView, WeightTracesView
 from rlbench.lab.return_views import ReturnsView
 from rlbench.lab.updates import GradientView, TargetsView, UpdateView, target_terms
 from rlbench.lab.value_views import GridValues, ValueSurface, ValueTrace
@@ -29,7 +30,7 @@ from tests.conftest import small
 
 ALWAYS = {"curve", "update", "targets", "buffer"}
 VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, BackupView, TraceView, ModelView,
-         QueueView, ReturnsView, UpdateView, TargetsView, GradientView, BufferView)
+         QueueView, ReturnsView, UpdateView, TargetsView, GradientView, BufferView, MomentsView, WeightTracesView)
 SMALL = dict(seed=0, num_envs=2, n_steps=16, batch_size=16, n_epochs=2)
 QUESTIONS = dict(backup=backup_diagram, traces=eligibility, model=learned_model, queue=most_urgent,
                  returns=return_distribution)
@@ -63,14 +64,16 @@ def painted(views):
     ("CartPole-v1", "ppo", {"frame", "values", "actions", "gradients"}),
     ("CartPole-v1", "dqn", {"frame", "values", "actions", "gradients"}),
     ("Pendulum-v1", "ppo", {"frame", "values", "gradients"}),
+    ("CartPole-v1", "stream_q", {"frame", "values", "actions", "moments", "weight_traces"}),
+    ("Pendulum-v1", "stream_ac", {"frame", "values", "moments", "weight_traces"}),
     ("FrozenLake-v1", "qlearning", {"frame", "values", "actions"}),
     ("Taxi-v4", "qlearning", {"frame", "values", "actions"}),
     ("rlbench/CliffWalk-v0", "dqn", {"frame", "values", "actions", "gradients"}),
     ("rlbench/FourRooms-v0", "ppo", {"frame", "values", "actions", "gradients"}),
 ])
 def test_views_follow_from_what_there_is(env, algo, expected):
-    settings = dict(dqn=dict(learning_starts=50), ppo=dict(n_steps=16, num_envs=2), qlearning={})
-    trainer = Trainer(env, algo, seed=0, **settings[algo])
+    settings = dict(dqn=dict(learning_starts=50), ppo=dict(n_steps=16, num_envs=2))
+    trainer = Trainer(env, algo, seed=0, **settings.get(algo, {}))
     views = views_of(trainer)
     answered = {name for name, question in QUESTIONS.items() if has_answer(question, trainer.learner.algo)}
     assert set(views) - answered == expected | ALWAYS

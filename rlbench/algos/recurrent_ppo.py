@@ -12,11 +12,12 @@ import numpy as np
 from torch import nn
 
 from .algorithm import register
-from .ppo import PPO, normaliser, ppo_loss
+from .ppo import PPO, ppo_loss
 from ..buffers.returns import gae
 from ..buffers.ring import minibatches
 from ..core.batch import Batch
 from ..core.settings import hp
+from ..policies.encoders import normaliser
 from ..policies.networks import has_mask, head_for
 from ..policies.recurrent import CELLS, MemoryNet
 

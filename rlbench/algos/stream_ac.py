@@ -8,11 +8,12 @@ __all__ = ['StreamACSettings', 'StreamAC']
 # %% ../../nbs/4_algos/424_stream_ac.ipynb #10c06d88
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from .algorithm import register
-from .streaming import (RewardScale, Streaming, StreamSettings, WeightTraces, if_any, notice, online_norm,
-                                     pass_back, stream_net)
+from .intentional import StepSettings, step_along
+from .streaming import RewardScale, Streaming, if_any, notice, online_norm, stream_net
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
@@ -20,9 +21,12 @@ from ..policies.networks import PolicyNet, head_for
 
 # %% ../../nbs/4_algos/424_stream_ac.ipynb #6230c8b7
 @dataclass(frozen=True)
-class StreamACSettings(StreamSettings):
+class StreamACSettings(StepSettings):
     "What can be set"
     policy_kappa: float | Schedule = hp(3., "κ of the policy's steps", up="it settles too early", low=0)
+    policy_eta: float | Schedule = hp(.01, "η of the policy: by how much the logarithm of an action's probability moves "
+                                      "at a usual error, if steps are intentional",
+                                      up="learning is steady but slow", low=0, high=1)
     ent_coef: float | Schedule = hp(.01, "τ, weight of the entropy in the policy's traces", up="it settles too early",
                                     low=0)
 
@@ -35,13 +39,13 @@ class StreamAC(Streaming, StreamACSettings):
 
     def nets(self, spec, rng):
         space = spec.observation_space
-        encode = online_norm(space)                       # both see the same
+        encode = online_norm(space, self.normalize_obs)   # both see the same
         head = head_for(spec.action_space, "state_gaussian")
         policy = PolicyNet(stream_net(space, self.hidden, head.size, self.sparsity, rng, encode), head)
         value = stream_net(space, self.hidden, 1, self.sparsity, rng, encode)
         nets = dict(if_any(encode), policy=policy, value=value, scale=RewardScale(spec.num_envs))
-        nets["policy_traces"] = WeightTraces(policy, spec.num_envs)
-        nets["value_traces"] = WeightTraces(value, spec.num_envs)
+        nets["policy_traces"] = self.traces(policy, spec.num_envs)
+        nets["value_traces"] = self.traces(value, spec.num_envs)
         return nn.ModuleDict(nets)
 
     def noise(self, spec, nets):
@@ -51,9 +55,10 @@ class StreamAC(Streaming, StreamACSettings):
         act, _ = nets.policy(obs).act(noise)
         return act, {}, carry
 
+    @torch.no_grad()
     def target(self, nets, row):
         "(B,) what states are worth, in the units of `nets.scale`"
-        return row.ret + row.disc * nets.value(row.next_obs).detach().squeeze(-1)
+        return row.ret + row.disc * nets.value(row.next_obs).squeeze(-1)
 
     def update(self, nets, batch):
         val = nets.value(batch.obs).squeeze(-1)
@@ -63,9 +68,10 @@ class StreamAC(Streaming, StreamACSettings):
         ent = pi.entropy()
         liked = pi.logp(batch.act) + self.ent_coef * delta.sign() * ent
         fade = self.fade(batch)
-        pass_back(nets.policy_traces, batch, fade, liked, delta, self.lr, self.policy_kappa)
-        step, trace = pass_back(nets.value_traces, batch, fade, val, delta, self.lr, self.kappa)
-        notice(nets, batch, self.gamma)
+        one = self, nets.policy_traces, batch, fade, liked, delta, self.policy_kappa, self.policy_eta
+        step_along(*one, in_units=True)
+        step, trace = step_along(self, nets.value_traces, batch, fade, val, delta, self.kappa, self.eta)
+        notice(self, nets, batch)
         return Batch(val=val.detach(), target=target, delta=delta, step_size=step, trace=trace, ent=ent.detach())
 
     def values(self, nets, obs):

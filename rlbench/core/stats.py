@@ -57,8 +57,8 @@ class RunningNorm(nn.Module):
         "Merge the moments of observations (..., *shape)"
         x = as_rows(x, self.mean.shape)
         if len(x) == 0: return
-        new = (len(x), x.mean(0), x.var(0, correction=0))
-        count, mean, var = merged_moments((self.count, self.mean, self.var), new)
+        var, mean = torch.var_mean(x, 0, correction=0)
+        count, mean, var = merged_moments((self.count, self.mean, self.var), (len(x), mean, var))
         self.count.copy_(count)
         self.mean.copy_(mean)
         self.var.copy_(var)

@@ -16,6 +16,7 @@ from .components import Keys, close_widgets, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
 from .fields import FilesPanel, SettingsPanel
 from .inspect import BufferView
+from .kept_views import MomentsView, WeightTracesView
 from .owner import Closed, asked_of
 from .screen import Card, Screen
 from .return_views import ReturnsView
@@ -25,7 +26,8 @@ from .views import ActionBars, EnvFrame, LearningCurve
 
 # %% ../../nbs/8_lab/853_page.ipynb #b49aa27d
 VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, ReturnsView, BackupView,
-         TraceView, ModelView, QueueView, UpdateView, GradientView, TargetsView, BufferView)
+         TraceView, WeightTracesView, ModelView, QueueView, UpdateView, GradientView, MomentsView, TargetsView,
+         BufferView)
 
 # %% ../../nbs/8_lab/853_page.ipynb #6df903a6
 def kinds_called(name):
