@@ -127,8 +127,7 @@ FAMILIES = {
         "rainbow-cartpole": Task("CartPole-v1", "rainbow", 50_000, 475, SOLVED),
         "dqn-mountain-car": Task(
             "MountainCar-v0", "dqn", 120_000, -110, SOLVED + "; rl-zoo3's DQN: -101 within as many steps",
-            CAR,
-            note="one seed stood at -94 after 60,000 steps and at -119 in the end, with a learning rate from 0.004 on"),
+            CAR),
         "qr-dqn-mountain-car": Task(
             "MountainCar-v0", "qr_dqn", 120_000, -110, SOLVED + "; rl-zoo3's QR-DQN: -106 within as many steps",
             CAR),
