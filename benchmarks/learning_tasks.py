@@ -43,6 +43,23 @@ def tuned(env, algo, level, source, **more):
     return Task(env, algo, preset_for("tuned", env, algo).steps, level, source, preset="tuned", **more)
 
 
+BLINES = {"Breakout": 28, "Asterix": 15, "SpaceInvaders": 131}      # one checkpoint of PPO each
+
+
+def minatar(game, algo, level, settings):
+    "A game of MinAtar; the level is our own, to be calibrated"
+    source = f"a calibration; gymnax-blines' PPO: {BLINES[game]} within 10,000,000 steps"
+    return Task(f"MinAtar/{game}-v1", algo, 1_000_192, level, source, settings, long=True)
+
+
+MINATAR_DQN = dict(
+    lr="linear(0.0005, 0.00005, 1000000)",
+    epsilon="linear(1, 0.05, 100000)",
+    batch_size=32,
+    gradient_steps=1,
+    buffer_size=100_000,
+)
+MINATAR_PQN = dict(lr="linear(0.0005, 0.00005, 1000000)", epsilon="linear(1, 0.05, 100000)")
 DQN = dict(
     n_step=3,
     lr="linear(0.001, 0, 50000)",
@@ -52,6 +69,22 @@ DQN = dict(
     target_update_interval=200,
     epsilon="linear(1, 0.01, 6000)",
     hidden=[128, 128],
+)
+CAR = dict(
+    lr="linear(0.002, 0, 120000)",
+    gamma=.98,
+    train_freq=16,
+    gradient_steps=8,
+    epsilon="linear(1, 0.07, 24000)",
+    target_update_interval=300,
+)
+LANDER = dict(
+    lr="linear(0.0005, 0, 300000)",
+    epsilon="linear(1, 0.02, 50000)",
+    gradient_steps=1,
+    buffer_size=100_000,
+    prioritized_replay_alpha=.6,
+    prioritized_replay_beta="linear(0.4, 1, 300000)",
 )
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
 LANDER = dict(num_envs=16, n_steps=1024, n_epochs=4, batch_size=64, gamma=.999, gae_lambda=.98, ent_coef=.01)
@@ -100,12 +133,30 @@ FAMILIES = {
         "qr-dqn-cartpole": Task("CartPole-v1", "qr_dqn", 100_000, 475, SOLVED + "; rl-zoo3's QR-DQN: 500, one run"),
         "iqn-cartpole": Task("CartPole-v1", "iqn", 100_000, 475, SOLVED),
         "rainbow-cartpole": Task("CartPole-v1", "rainbow", 50_000, 475, SOLVED),
+        "dqn-mountain-car": Task(
+            "MountainCar-v0", "dqn", 120_000, -110, SOLVED + "; rl-zoo3's DQN: -101 within as many steps",
+            CAR),
+        "qr-dqn-mountain-car": Task(
+            "MountainCar-v0", "qr_dqn", 120_000, -110, SOLVED + "; rl-zoo3's QR-DQN: -106 within as many steps",
+            CAR),
+        "qr-dqn-acrobot": Task(
+            "Acrobot-v1", "qr_dqn", 100_000, -80, "rl-zoo3's QR-DQN: -69 within as many steps",
+            dict(lr="linear(0.001, 0, 100000)")),
+        "dqn-lunar-lander": Task(
+            "LunarLander-v3", "dqn", 300_000, 250, "SLM-Lab's double DQN with priorities: 266 within as many steps",
+            LANDER, long=True),
+        "dqn-minatar-breakout": minatar("Breakout", "dqn", 3, MINATAR_DQN),
+        "dqn-minatar-asterix": minatar("Asterix", "dqn", 3, MINATAR_DQN),
+        "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 20, MINATAR_DQN),
         "r2d2-cartpole": Task(
             "rlbench/StatelessCartPole-v0", "r2d2", 200_000, 350, "RLlib's DQN with LSTM, within as many steps"),
     },
     "values from rollouts": {
         "pqn-cartpole": Task("CartPole-v1", "pqn", 500_224, 490, "CleanRL's PQN, 495.1 within as many steps"),
         "pqn-acrobot": Task("Acrobot-v1", "pqn", 500_224, -95, "CleanRL's PQN, -95.6 within as many steps"),
+        "pqn-minatar-breakout": minatar("Breakout", "pqn", 5, MINATAR_PQN),
+        "pqn-minatar-asterix": minatar("Asterix", "pqn", 3, MINATAR_PQN),
+        "pqn-minatar-space-invaders": minatar("SpaceInvaders", "pqn", 30, MINATAR_PQN),
     },
     "policies, on-policy": {
         "reinforce-cartpole": tuned("CartPole-v1", "reinforce", 150, RLLIB_PG),

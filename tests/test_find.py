@@ -9,6 +9,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rlbench.core.spaces import AGENT
+from rlbench.core.state import same
 from rlbench.envs.env import EnvList, EnvProblem
 from rlbench.envs.find import find, from_code, known, make
 from rlbench.envs.native import NativeVec
@@ -120,3 +121,21 @@ def test_an_environment_may_be_registered_by_its_class(monkeypatch):
     vec = make("Own-v0", 2)
     vec.reset(seed=0)
     assert vec.single.spec.max_episode_steps == 7
+
+
+def test_a_game_of_minatar_names_the_extra_that_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minatar.gym", None)
+    with pytest.raises(EnvProblem, match=r"MinAtar/Breakout-v1 needs a package .* pip install 'rlbench\[minatar\]'"):
+        make("MinAtar/Breakout-v1")
+
+
+def test_a_game_of_minatar_goes_on_from_where_it_was_told():
+    here = make("MinAtar/Breakout-v1", 2)
+    there = make("MinAtar/Breakout-v1", 2)
+    for vec, seed in ((here, 0), (there, 1)):
+        vec.reset(seed)
+        for _ in range(30 + seed):
+            vec.step(dict(agent=np.array([1, 2])))
+    there.restore(here.state())
+    for _ in range(40):
+        assert same(*(vec.step(dict(agent=np.array([2, 0])))["agent"] for vec in (here, there)))

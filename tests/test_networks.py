@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlbench.core.batch import Batch, each
-from rlbench.core.spaces import Numbering, SpaceProblem, Spec, blank, cells, parts_of
+from rlbench.core.spaces import Numbering, SpaceProblem, Spec, Stack, blank, cells, parts_of
 from rlbench.policies.distributions import Beta, Product, SquashedGaussian
 from rlbench.policies.encoders import encoder
 from rlbench.policies.heads import Critics, Heads, NoisyLinear, QNet, Stream, expected, midpoints, redraw
@@ -47,8 +47,11 @@ SIZES = [
     (spaces.Box(0, 9, (3, 3), np.int64), 9),
     (spaces.Box(0, 255, (4, 4, 3), np.uint8), 48),
     (PICTURE, 3136),
-    (CELLS_PICTURE, 32 * 3 * 4),
-    (ROBOT, 32 * 3 * 4 + 5 + 4 + 2),
+    (CELLS_PICTURE, 32 * 4 * 5),
+    (Stack(spaces.Box(0, 255, (10, 12), np.uint8), 4), 32 * 4 * 5),
+    (Stack(spaces.Box(0, 1, (10, 12, 2), bool), 2), 32 * 4 * 5),
+    (Stack(spaces.Box(-1, 1, (3,)), 4), 12),
+    (ROBOT, 32 * 4 * 5 + 5 + 4 + 2),
 ]
 
 
@@ -119,7 +122,7 @@ def test_pictures_go_through_the_nature_network_layer_by_layer():
 def test_which_picture_network_can_be_chosen():
     assert len(encoder(PICTURE, generator(), "small")[0].layers) == 2
     assert encoder(PICTURE, how="flat")[1] == 84 * 84 * 3
-    assert encoder(spaces.Box(0, 1, (8, 8, 2)), generator(), "small")[1] == 128         # numbers, on demand
+    assert encoder(spaces.Box(0, 1, (8, 8, 2)), generator(), "small")[1] == 288         # numbers, on demand
     with pytest.raises(SpaceProblem, match="nature network does not fit pictures of shape"):
         encoder(CELLS_PICTURE, generator(), "nature")
     with pytest.raises(SpaceProblem, match="channels first"):

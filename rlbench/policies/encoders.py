@@ -81,7 +81,8 @@ class CNN(nn.Module):
 # %% ../../nbs/2_policies/21_encoders.ipynb #75b66f5d
 def picture_kind(space):
     "The name of the CNN for a space; nothing if it is no picture; SpaceProblem where channels stand first"
-    if space.dtype not in (np.uint8, np.bool_) or len(space.shape) != 3: return ""
+    if space.dtype not in (np.uint8, np.bool_) or len(space.shape) != 3:
+        return ""
     height, width, channels = space.shape
     if height < min(width, channels):
         raise SpaceProblem(f"{space} looks like a picture with channels first; expected (H, W, C): put the channels "
