@@ -84,12 +84,13 @@ class IntentionalTraces(WeightTraces):
 def step_along(algo, traces, row, # Batch (1,) with env and ordinal
                fade, value, delta,# (1,) what is left of the traces, what the network said, and the error of that
                kappa, eta, in_units=False):
-    "Move a network's weights along its traces by the rule in force -> the step, and the length of the traces, (1,) each"
+    "Move weights along their traces by the rule in force -> the step, and the length of the traces, (1,) each"
     if algo.step_rule == "obgd":
         return pass_back(traces, row, fade, value, delta, algo.lr, kappa)
     gradient = gradient_of(value, traces.weights)
     z, new = traces.step(row, fade, gradient)
-    if new: traces.intention.notice(gradient, delta, algo.gamma * algo.td_lambda)
+    if new:
+        traces.intention.notice(gradient, delta, algo.gamma * algo.td_lambda)
     step, by = traces.intention.step(delta, z, eta, in_units)
     move(traces.weights, by)
     return step[None], vector_norm(z)[None]

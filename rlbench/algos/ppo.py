@@ -9,7 +9,6 @@ __all__ = ['clipped_surrogate', 'normalised', 'held_back', 'RolloutSettings', 'A
 # %% ../../nbs/4_algos/441_ppo.ipynb #ca5b5887
 from dataclasses import dataclass
 
-import gymnasium as gym
 import numpy as np
 import torch
 from torch import nn

@@ -24,8 +24,8 @@ from ..policies.networks import PolicyNet, head_for
 class StreamACSettings(StepSettings):
     "What can be set"
     policy_kappa: float | Schedule = hp(3., "κ of the policy's steps", up="it settles too early", low=0)
-    policy_eta: float | Schedule = hp(.01, "η of the policy: by how much the logarithm of an action's probability moves "
-                                      "at a usual error, if steps are intentional",
+    policy_eta: float | Schedule = hp(.01, "η of the policy: by how much the logarithm of an action's probability "
+                                      "moves at a usual error, if steps are intentional",
                                       up="learning is steady but slow", low=0, high=1)
     ent_coef: float | Schedule = hp(.01, "τ, weight of the entropy in the policy's traces", up="it settles too early",
                                     low=0)

@@ -10,7 +10,6 @@ __all__ = ['gradient_of', 'move', 'WeightTraces', 'bounded_step', 'sparsen', 'on
 import math
 from dataclasses import dataclass
 
-import gymnasium as gym
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -38,7 +37,8 @@ def move(weights, # [tensors]
          by):     # (P,), for all of them one after another
     "Add a long vector to weights"
     pieces = by.split([weight.numel() for weight in weights])
-    torch._foreach_add_(weights, [piece.view_as(weight) for piece, weight in zip(pieces, weights)])   # all in one call
+    shaped = [piece.view_as(weight) for piece, weight in zip(pieces, weights)]
+    torch._foreach_add_(weights, shaped)                  # all in one call
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #db858286
 class WeightTraces(nn.Module):
@@ -137,7 +137,7 @@ class RewardScale(nn.Module):
     def update(self, row, gamma): # Batch (1,) with env, rew, term, trunc
         "Count one more reward"
         env = int(row.env)
-        total = gamma * float(self.sum[env]) + float(row.rew)             # plain numbers are quicker than tensors of one
+        total = gamma * float(self.sum[env]) + float(row.rew)             # quicker than with tensors of one
         self.count += 1
         self.square += (total**2 - self.square) / self.count
         self.sum[env] = 0. if row.term or row.trunc else total
