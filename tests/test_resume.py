@@ -36,8 +36,8 @@ FURTHER = [     # worlds with something of their own to put back
 ]
 FURTHER_RUNS = [Case(algo, env, (("num_envs", num_envs),)) for algo, env, num_envs in FURTHER if algo in algorithms()]
 RUNS = CASES + FURTHER_RUNS
-AHEAD = 15      # events after each place
-PLACES = 3
+AHEAD = 12      # events after each place
+PLACES = 2
 
 CONTINUE = f"""
 import sys

@@ -388,10 +388,12 @@ def test_the_middle_is_best(nineteen):
 
 
 def test_a_maximum_deceives_one_table_and_not_two():
+    runs = 250
+
     def left(algo, target):
-        trainer = copies("rlbench/Bias-v0", 500, algo, lr=.1, epsilon=.1, gamma=1., buffer_size=1000, target=target)
-        count = np.zeros(500, int)
-        went = np.full((500, 300), np.nan)
+        trainer = copies("rlbench/Bias-v0", runs, algo, lr=.1, epsilon=.1, gamma=1., buffer_size=1000, target=target)
+        count = np.zeros(runs, int)
+        went = np.full((runs, 300), np.nan)
         for _ in range(420):
             row = trainer.until("step").data
             at_a = np.flatnonzero((row.obs % 3 == 0) & (count < 300))
@@ -401,8 +403,8 @@ def test_a_maximum_deceives_one_table_and_not_two():
 
     one = left("sarsa", "q")
     two = left("double_q", "q")
-    error = 4 * .5 / np.sqrt(500)
-    assert one[25] == pytest.approx(.947, abs=4 * np.sqrt(.05 / 500) + .01)         # ORACLE
+    error = 4 * .5 / np.sqrt(runs)
+    assert one[25] == pytest.approx(.947, abs=4 * np.sqrt(.05 / runs) + .01)         # ORACLE
     assert one[5] == pytest.approx(.739, abs=error)
     assert two[50:60].mean() == pytest.approx(.26, abs=error) and two[:60].max() < .75
     assert one[-20:].mean() > two[-20:].mean() + .06 and two[-20:].mean() < .12     # around the 230th episode

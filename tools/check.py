@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTEST = [sys.executable, "-m", "pytest"]
 TWO = [*PYTEST, "-n", "2", "--dist", "loadfile"]    # at a time; what a file's tests share is made once
 LINTS = ["tests/test_project.py", "tests/test_layers.py", "tests/test_style.py"]
+BROWSER = "tests/browser"
 
 
 def tool(name, *words):
@@ -30,8 +31,8 @@ STEPS = {               # name -> (command, limit in seconds)
     "lint": ([*PYTEST, *LINTS], 300),
     "reading": (tool("reading_cost", "--check"), 120),
     "notebooks": (tool("notebooks"), 1500),
-    "tests": ([*TWO, "-m", "not browser", "--durations=10", *(f"--deselect={f}" for f in LINTS)], 1800),
-    "browser": ([*PYTEST, "-n", "2", "-m", "browser"], 900),
+    "tests": ([*TWO, "--durations=10", *(f"--ignore={path}" for path in (*LINTS, BROWSER))], 1800),
+    "browser": ([*PYTEST, "-n", "2", BROWSER], 900),
 }
 
 
