@@ -65,7 +65,7 @@ def whole(algo, settings):
     from rlbench.algos.algorithm import get
     cls = get(algo)
     found = dict(num_envs=cls.num_envs) | asdict(cls()) | settings
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    return json.loads(json.dumps(found, default=str))     # as a row has them that was read
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,8 @@ class Trial(Task):
     candidate: str = ""
 
     @property
-    def told(self):
-        chosen = ", ".join(f"{name}={value!r}" for name, value in whole(self.algo, self.settings).items())
-        return f"{self.env}, {self.algo}, {self.steps:,} steps, {chosen}"
+    def whole(self):
+        return whole(self.algo, self.settings)
 
     def trainer(self, seed):
         if self.env.startswith("MinAtar"):
@@ -98,13 +97,27 @@ def trials(algo):
 
 def train_trial(trial, seed):
     "One seed of a candidate on one task"
-    return dict(name=f"{trial.algo} {trial.candidate}, {trial.env}") | train(trial, seed, LOOKS, FINAL)
+    known = dict(name=f"{trial.algo} {trial.candidate}, {trial.env}", env=trial.env, algo=trial.algo, asked=trial.steps,
+                 settings=trial.whole)
+    row = known | train(trial, seed, LOOKS, FINAL)
+    del row["task"]
+    return row
 
 
 def read_kept():
-    "{(all settings, seed): row} of what was measured"
-    rows = json.loads(KEPT.read_text()) if KEPT.exists() else []
-    return {(row["task"], row["seed"]): row for row in rows}
+    "Rows of what was measured"
+    return json.loads(KEPT.read_text()) if KEPT.exists() else []
+
+
+def is_of(row, trial):
+    "True where a row was measured by a trial's settings; one that came later is taken for granted"
+    same = (row["env"], row["algo"], row["asked"]) == (trial.env, trial.algo, trial.steps)
+    return same and row["settings"].items() <= trial.whole.items()
+
+
+def runs_of(trial, kept):
+    "The rows of a trial, by seed"
+    return sorted((row for row in kept if is_of(row, trial)), key=lambda row: row["seed"])
 
 
 def share(env, mean):
@@ -113,49 +126,51 @@ def share(env, mean):
     return min(max((mean - low) / (high - low), 0.), 1.)
 
 
-def runs_of(trial, kept):
-    "The rows of a trial, of any seed"
-    return [row for (told, _), row in kept.items() if told == trial.told]
+def share_of(trial, kept):
+    "How far the seeds of a trial came, on average; None where there are none"
+    shares = [share(trial.env, row["mean"]) for row in runs_of(trial, kept)]
+    return sum(shares) / len(shares) if shares else None
 
 
-def worth(algo, kept):
-    "{candidate: its mean over tasks} of those that were measured on all of them"
-    shares = {}
-    for trial in trials(algo):
-        rows = runs_of(trial, kept)
-        reached = sum(share(trial.env, row["mean"]) for row in rows) / len(rows) if rows else None
-        shares.setdefault(trial.candidate, []).append(reached)
-    return {name: sum(some) / len(some) for name, some in shares.items() if None not in some}
+def worth(algo, name, kept):
+    "The mean of a candidate over its tasks; None where it was not measured on all of them"
+    shares = [share_of(trial, kept) for trial in trials(algo) if trial.candidate == name]
+    return None if None in shares else sum(shares) / len(shares)
+
+
+def means(rows):
+    "Returns of the seeds of a trial, as text"
+    return " ".join(f"{row['mean']:.4g}" for row in rows) or "–"
 
 
 def candidate_line(algo, name, kept):
-    "One line of the table"
-    mine = [trial for trial in trials(algo) if trial.candidate == name]
-    found = [runs_of(trial, kept) for trial in mine]
-    cells = [" ".join(f"{row['mean']:.4g}" for row in rows) or "–" for rows in found]
-    minutes = sum(row["minutes"] for rows in found for row in rows) / max(map(len, found), default=1)
-    whole_worth = worth(algo, kept).get(name)
-    return line([name, *cells, f"{minutes:.1f}", "–" if whole_worth is None else f"{whole_worth:.3f}"])
+    "One line of the table; nothing where nothing was measured"
+    found = [runs_of(trial, kept) for trial in trials(algo) if trial.candidate == name]
+    seeds = max(map(len, found))
+    if not seeds: return []
+    cells = [means(rows) for rows in found]
+    minutes = sum(row["minutes"] for row in sum(found, [])) / seeds
+    whole_worth = worth(algo, name, kept)
+    return [line([name, *cells, f"{minutes:.1f}", "–" if whole_worth is None else f"{whole_worth:.3f}"])]
+
+
+def told(settings):
+    "Settings in words"
+    return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 
 def table(algo, kept):
-    "The lines of an algorithm"
-    steps = STEPS[algo]
-    heads = [f"{env.partition('/')[2] or env} {count // 1000}k" for env, count in steps.items()]
-    found = [name for name in candidates_of(algo)
-             if any(runs_of(trial, kept) for trial in trials(algo) if trial.candidate == name)]
-    settings = [f"* {name}: `{', '.join(f'{k}={v!r}' for k, v in whole(algo, candidates_of(algo)[name]).items())}`"
-                for name in found]
-    return [
-        f"## {algo}",
-        "",
-        line(["candidate", *heads, "CPU min a seed", "worth"]),
-        line(["---"] * (len(heads) + 3)),
-        *[candidate_line(algo, name, kept) for name in found],
-        "",
-        *settings,
-        "",
-    ]
+    "The lines of an algorithm; none where nothing was measured"
+    found = {}
+    for name in candidates_of(algo):
+        found[name] = candidate_line(algo, name, kept)
+    rows = sum(found.values(), [])
+    if not rows: return []
+    heads = [f"{env.partition('/')[2] or env} {count // 1000}k" for env, count in STEPS[algo].items()]
+    head = line(["candidate", *heads, "CPU min a seed", "worth"])
+    others = [f"* {name}: `{told(settings)}`" for name, settings in CANDIDATES[algo].items() if found[name]]
+    stands = f"As it stands: `{told(whole(algo, {}))}`; of the others:"
+    return [f"## {algo}", "", head, line(["---"] * (len(heads) + 3)), *rows, "", stands, "", *others, ""]
 
 
 def page(kept):
@@ -166,19 +181,32 @@ def page(kept):
         "",
         "`python benchmarks/defaults.py --write`",
         "",
-        f"Mean greedy return of {FINAL} episodes for each seed from {FIRST} on, a column for each task and its steps. A "
-        f"return counts from 0, that of chance, to 1, a good one: {'; '.join(ends)}. *Worth* is the mean over the tasks.",
+        f"Mean greedy return of {FINAL} episodes for each seed from {FIRST} on, a column for each task and its steps.",
+        "A return counts from 0, that of chance, to 1, a good one:",
+        f"{'; '.join(ends)}.",
+        "*Worth* is the mean over the tasks.",
         "",
     ]
-    return "\n".join(lines + [text for algo in STEPS for text in table(algo, kept)])
+    tables = [text for algo in STEPS for text in table(algo, kept)]
+    return "\n".join(lines + tables)
 
 
-def wanted(args):
-    "[(trial, seed), …] of what is asked for; the first seed of all, then the next"
-    some = [trial for algo in args.algos for trial in trials(algo)
-            if (not args.only or trial.candidate in args.only) and (not args.envs or trial.env in args.envs)]
-    by_settings = {trial.told: trial for trial in some}
-    return [(trial, FIRST + n) for n in range(args.seeds) for trial in by_settings.values()]
+def write(kept):
+    "All rows, and the page"
+    put({KEPT: as_lines(kept), RESULTS / "defaults.md": page(kept)})
+
+
+def wanted(args, kept):
+    "[(trial, seed), …] of what is asked for and missing; the first seed of all, then the next"
+    asked = [trial for algo in args.algos for trial in trials(algo)
+             if (not args.only or trial.candidate in args.only) and (not args.envs or trial.env in args.envs)]
+    found = {}
+    for seed in range(FIRST, FIRST + args.seeds):
+        for trial in asked:
+            there = any(row["seed"] == seed for row in runs_of(trial, kept))
+            if not there:
+                found[str(trial.whole), trial.env, seed] = trial, seed
+    return list(found.values())
 
 
 def main():
@@ -191,13 +219,13 @@ def main():
     args.add_argument("--write", action="store_true")
     args = args.parse_args()
 
-    kept = read_kept() if args.write else {}
-    jobs = wanted(args)
-    missing = [(trial, seed) for trial, seed in jobs if (trial.told, seed) not in kept]
-    print(f"{len(missing)} of {len(jobs)} runs to make", flush=True)
-    for row in measure(missing, args.workers, train_trial):
-        kept[row["task"], row["seed"]] = row
-        if args.write: put({KEPT: as_lines(kept.values()), RESULTS / "defaults.md": page(kept)})
+    kept = read_kept() if args.write else []
+    jobs = wanted(args, kept)
+    print(f"{len(jobs)} runs to make", flush=True)
+    for row in measure(jobs, args.workers, train_trial):
+        kept.append(row)
+        if args.write: write(kept)
+    if args.write: write(kept)
     print(page(kept))
 
 

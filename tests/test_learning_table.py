@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
-from benchmarks import learning
+from benchmarks import defaults, learning
 from benchmarks.learning_page import interval, iqm, page
 from benchmarks.learning_tasks import FAMILIES, TASKS
 from rlbench.algos.algorithm import algorithms
@@ -71,3 +71,30 @@ def test_what_is_kept_is_not_run_again_and_what_changed_is(tmp_path, monkeypatch
 def test_the_quickest_rows_come_out(name):
     row = learning.train_one(name, seed=0)
     assert row["mean"] >= TASKS[name].level
+
+
+# ---- defaults
+
+def measured(trial, seed, mean):
+    "A row as the benchmark of defaults writes it"
+    known = dict(env=trial.env, algo=trial.algo, asked=trial.steps, settings=trial.whole)
+    return dict(known, seed=seed, mean=mean, minutes=1.)
+
+
+def test_a_candidate_is_worth_the_mean_of_its_shares_once_all_its_tasks_are_measured():
+    trials = [trial for trial in defaults.trials("ppo") if trial.candidate == "steep"]
+    rows = [measured(trial, 100, defaults.WORLDS[trial.env][1] + 10) for trial in trials]
+    assert defaults.worth("ppo", "steep", rows[:-1]) is None
+    assert defaults.worth("ppo", "steep", rows) == 1      # what is better than good is good
+    rows += [measured(trial, 101, sum(defaults.WORLDS[trial.env]) / 2) for trial in trials]
+    assert np.isclose(defaults.worth("ppo", "steep", rows), .75)
+    assert "| steep |" in defaults.page(rows) and "| long |" not in defaults.page(rows)
+
+
+def test_a_run_counts_for_whoever_has_its_settings():
+    mine, other = (trial for trial in defaults.trials("ppo")
+                   if trial.env == "CartPole-v1" and trial.candidate in ("steep", "long"))
+    row = measured(mine, 100, 500.)
+    assert defaults.is_of(row, mine) and not defaults.is_of(row, other)
+    del row["settings"]["sde_sample_freq"]                # measured before there was such a setting
+    assert defaults.is_of(row, mine)

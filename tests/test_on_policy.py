@@ -47,14 +47,29 @@ def test_value_clipping_equals_the_larger_of_two_losses():
     assert (slopes[0] == 0).any() and (slopes[0] != 0).any()
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "state_gaussian", "squashed", "beta"])
+@pytest.mark.parametrize("kind", ["gaussian", "state_gaussian", "squashed", "beta", "gsde"])
 def test_the_first_ratio_of_a_rollout_is_1_under_every_distribution(kind):
     algo = PPO(distribution=kind, n_steps=16, n_epochs=1, batch_size=32, hidden=(8,))
     trainer = Trainer("Pendulum-v1", algo, seed=0, num_envs=2)
     trainer.until("update", 3)
     torch.testing.assert_close(trainer.learner.last.parts.ratio, torch.ones(32), rtol=1e-3, atol=1e-3)
     act = trainer.learner.data.act
-    assert (act.abs() <= 2).all() or "gaussian" in kind
+    assert (act.abs() <= 2).all() or kind in ("gaussian", "state_gaussian", "gsde")
+
+
+def test_kept_noise_is_the_same_for_so_many_steps_and_new_in_every_episode():
+    trainer = Trainer("Pendulum-v1", "ppo", seed=0, num_envs=2, distribution="gsde", sde_sample_freq=4,
+                      env_settings=dict(max_episode_steps=6))
+    ages = []
+    noises = []
+    for _ in range(12):
+        trainer.actors["agent"].act(trainer.obs["agent"], greedy=True)        # leaves what is kept alone
+        trainer.collect()
+        carry = trainer.actors["agent"].carry
+        ages.append(carry[0, 0].item())
+        noises.append(carry[0, 1:].sum().item())
+    assert ages == [1, 2, 3, 4, 1, 0] * 2                                     # 0: an episode has ended
+    assert noises[0] == noises[3] != noises[4] and noises[5] == 0
 
 
 # ---- A2C

@@ -119,7 +119,8 @@ class Rollouts:
         return nets.policy.head.noise
 
     def act(self, nets, obs, noise, carry):
-        if self.distribution == "gsde": noise, carry = kept(noise, carry, self.sde_sample_freq)
+        if self.distribution == "gsde":
+            noise, carry = kept(noise, carry, self.sde_sample_freq)
         act, logp = nets.policy(obs).act(noise)
         return act, dict(logp=logp), carry
 

@@ -160,8 +160,6 @@ ELSEWHERE = dict(
     gamma=elsewhere("gamma", "gamma", "gamma", "gamma", "discount"),
     gradient_steps=elsewhere("gradient_steps", "", "num_updates_per_step"),
     hidden=elsewhere("net_arch", "", "fcnet_hiddens", "hidden_units", "hidden_sizes"),
-    kl_coeff=elsewhere("", "", "kl_coeff"),
-    kl_target=elsewhere("", "", "kl_target"),
     keep_checkpoints=elsewhere("", "", "keep_checkpoints_num", "keep_checkpoints"),
     burn_in=elsewhere("", "", "burn_in_len burn_in", "", "warmup_T"),
     checkpoint_every=elsewhere("save_freq", "", "checkpoint_freq", "checkpoint_interval"),
@@ -183,7 +181,6 @@ ELSEWHERE = dict(
     prioritized_replay_beta=elsewhere("", "prioritized_replay_beta", "prioritized_replay_beta", "", "pri_beta_init"),
     quantiles=elsewhere("n_quantiles"),
     rho_max=elsewhere("", "", "vtrace_clip_rho_threshold"),
-    sde_sample_freq=elsewhere("sde_sample_freq"),
     sequence_length=elsewhere("", "", "max_seq_len", "sequence_length"),
     sigma0=elsewhere("", "", "sigma0"),
     steps=elsewhere("total_timesteps", "total_timesteps", "timesteps_total", "max_steps", "n_steps"),
@@ -197,6 +194,13 @@ ELSEWHERE = dict(
     top_quantiles_to_drop=elsewhere("top_quantiles_to_drop_per_net"),
     train_freq=elsewhere("train_freq", "train_frequency", "training_intensity", "steps_per_update", "replay_ratio"),
     vf_coef=elsewhere("vf_coef", "vf_coef", "vf_loss_coeff", "", "value_loss_coeff"),
+)
+
+# %% ../../nbs/0_core/00_words.ipynb #3be1ba74
+ELSEWHERE |= dict(
+    kl_coeff=elsewhere("", "", "kl_coeff"),
+    kl_target=elsewhere("", "", "kl_target"),
+    sde_sample_freq=elsewhere("sde_sample_freq"),
 )
 
 # %% ../../nbs/0_core/00_words.ipynb #4f391fd9

@@ -41,7 +41,7 @@ class ExploringHead(nn.Module):
         super().__init__()
         dims = math.prod(space.shape)
         self.mean = linear(inputs, dims, .01, generator)
-        self.log_std = nn.Parameter(torch.full((inputs, dims), -.5 * math.log(inputs)))
+        self.log_std = nn.Parameter(torch.zeros(inputs, dims))
         self.noise = Noise("standard_normal", (inputs * dims,))
 
     def forward(self, features):
@@ -50,7 +50,8 @@ class ExploringHead(nn.Module):
 # %% ../../nbs/2_policies/27_state_noise.ipynb #18c98f85
 def exploring_net(observation_space, action_space, hidden, generator, box="gaussian", encode="auto"):
     "The network of a policy, for box='gsde', too; see `policy_net`"
-    if box != "gsde": return policy_net(observation_space, action_space, hidden, generator, box=box, encode=encode)
+    if box != "gsde":
+        return policy_net(observation_space, action_space, hidden, generator, box=box, encode=encode)
     if not (isinstance(action_space, gym.spaces.Box) and len(action_space.shape) == 1):
         raise SpaceProblem(f"distribution='gsde' needs actions in a Box with one axis, got {action_space}")
     net = Trunk(observation_space, hidden, generator, encode=encode)
@@ -62,7 +63,7 @@ def kept(noise, # (N, F * D) drawn for this step; None: none
          every):# steps for which it is kept
     "The noise to act with, drawn anew every so many steps of an episode, and the next carry"
     if noise is None: return None, carry
-    if carry is None: carry = torch.zeros_like(noise[:, :1]).expand(-1, 1 + noise.shape[1])
+    if carry is None: carry = noise.new_zeros(len(noise), 1 + noise.shape[1])
     age, before = carry[:, :1], carry[:, 1:]
     noise = torch.where(age % every == 0, noise, before)
     return noise, torch.cat([age % every + 1, noise], -1)

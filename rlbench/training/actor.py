@@ -21,7 +21,8 @@ from ..policies.networks import in_numpy
 # %% ../../nbs/6_training/60_actor.ipynb #107a04d8
 def to_tensors(tree, device):
     "Arrays, parts of nested ones included, as tensors on a device; on the CPU in the same memory"
-    if isinstance(tree, dict): return each(partial(to_tensors, device=device), tree)
+    if isinstance(tree, dict):
+        return each(partial(to_tensors, device=device), tree)
     return torch.from_numpy(tree).to(device)
 
 # %% ../../nbs/6_training/60_actor.ipynb #a2d6e8ee
