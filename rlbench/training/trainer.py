@@ -16,6 +16,7 @@ from ..core.settings import check_flags, check_function, whole_number
 from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
 from ..core.words import path_of
 from ..envs.find import find
+from .action_scale import action_scale
 from .actor import Policy
 from .checks import check_state, rehearse
 from .interrupts import StopOnInterrupt, Undivided
@@ -169,6 +170,10 @@ class Asked(Stepwise):
             return "environment step; then an update, or further steps"
         shift = "" if self.env.steady else ", give or take a few as episodes end"
         return f"environment step; update after {rounds * self.env.num_envs:,} more steps{shift}"
+
+    def explain(self, key):
+        "What a setting means and who set it; of action_scale, how networks' outputs become actions"
+        return action_scale(self.actors) if key == "action_scale" else self.config.explain(key)
 
     def state(self):
         "The whole run as a tree of arrays and plain values"
