@@ -16,6 +16,7 @@ from ..core.settings import check_flags, check_function, whole_number
 from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
 from ..core.words import path_of
 from ..envs.find import find
+from .action_scale import action_scale
 from .actor import Policy
 from .checks import check_state, rehearse
 from .interrupts import StopOnInterrupt, Undivided
