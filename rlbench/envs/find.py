@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EXTRAS', 'module_at', 'environments_in', 'from_code', 'not_installed', 'known', 'creator_of', 'Maker', 'Source',
-           'Ready', 'stacked', 'find', 'make', 'restorable', 'check_env']
+           'Ready', 'with_frames', 'find', 'make', 'restorable', 'check_env']
 
 # %% ../../nbs/1_envs/105_find.ipynb #f2d27304
 import contextlib
@@ -74,7 +74,8 @@ def known(id):
     register_all()
     if id.startswith(f"{NAMESPACE}/"):
         try: register_games()
-        except ImportError as problem: raise not_installed(id, problem) from None
+        except ImportError as problem:
+            raise not_installed(id, problem) from None
     try:
         return gym.spec(id)
     except gym.error.Error as problem:
@@ -269,7 +270,7 @@ def checked_settings(settings):
                      f"{{'render_mode': 'rgb_array'}}, got {settings!r}")
 
 # %% ../../nbs/1_envs/105_find.ipynb #f0eceb3d
-def stacked(env, frame_stack, **settings):
+def with_frames(env, frame_stack, **settings):
     "The source of an environment that shows its last so many frames"
     source = find(env, settings)
     frames = whole_number("env_settings: frame_stack", frame_stack, low=1)
@@ -283,7 +284,7 @@ def find(env, settings):
         if settings:
             raise EnvProblem(f"env_settings {', '.join(settings)}: {env.id} is made already, and nobody takes them")
         return Ready(env)
-    if "frame_stack" in settings: return stacked(env, **settings)
+    if "frame_stack" in settings: return with_frames(env, **settings)
     own = env
     maker = env.func if isinstance(env, partial) else env
     name = getattr(maker, "__name__", type(maker).__name__)
