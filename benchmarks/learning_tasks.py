@@ -167,8 +167,8 @@ FAMILIES = {
         "ppo-pendulum": tuned("Pendulum-v1", "ppo", -250, "threshold used by Tianshou's tests"),
         "ppo-pendulum-gsde": Task(
             "Pendulum-v1", "ppo", 98_304, -180, "-172 by rl-zoo3, one run, within 100,000 steps",
-            dict(num_envs=4, n_steps=1024, n_epochs=10, batch_size=64, gamma=.9, lr="linear(0.001, 0.0001, 100000)",
-                 distribution="gsde")),
+            dict(num_envs=4, n_steps=1024, n_epochs=10, batch_size=64, gamma=.9, lr=1e-3, distribution="gsde"),
+            note="-194 with lr falling to a tenth, one seed"),
         "ppo-acrobot": Task(
             "Acrobot-v1", "ppo", 401_408, -80, "-73.5 by rl-zoo3, one run, within 1,000,000 steps",
             dict(num_envs=16, n_steps=256, n_epochs=4, batch_size=64, gae_lambda=.94, normalize_obs=True)),
