@@ -29,7 +29,7 @@ VARIANTS = dict(                            # settings that lead other ways thro
     dqn=[
         dict(n_step=3, prioritized_replay_alpha=.6, gradient_steps=2),
         dict(exploration="weights", double=False, tau=.5),
-        dict(dueling=True, noisy=True),
+        dict(dueling=True, noisy=True, body="simba"),
     ],
     ppo=[
         dict(normalize_obs=True, target_kl=.01, ent_coef=.01, clip_range_vf=.2, distribution="state_gaussian"),
@@ -37,13 +37,13 @@ VARIANTS = dict(                            # settings that lead other ways thro
     ],
     r2d2=[dict(prioritized_replay_alpha=0., cell="lstm", burn_in=0)],
     sac=[
-        dict(ent_coef=.2, gradient_steps=2),
+        dict(ent_coef=.2, gradient_steps=2, policy_delay=2),
         dict(n_critics=4, critics_in_target=2, dropout=.1, critic_norm="layer"),
     ],
-    tqc=[dict(ent_coef=.2, quantiles=5)],
+    tqc=[dict(ent_coef=.2, quantiles=5, body="simba")],
     crossq=[dict(renorm_limit=3., policy_delay=2)],
     ddpg=[dict(exploration="ou", gradient_steps=2)],
-    td3=[dict(policy_delay=3, train_freq=2)],
+    td3=[dict(policy_delay=3, train_freq=2, body="simba")],
     stream_q=[dict(step_rule="intentional", epsilon=.3)],
     stream_ac=[dict(step_rule="intentional", normalize_obs=False)],
     recurrent_ppo=[dict(target_kl=.01, ent_coef=.01)],

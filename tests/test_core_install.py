@@ -4,8 +4,8 @@ import sys
 
 BARE = """
 import sys
-for name in ("pygame", "Box2D", "mujoco", "tensorboard", "torch.utils.tensorboard", "minari", "h5py", "rlax", "jax", "jupyterlab",
-             "scipy", "pandas", "nbdev", "fastcore", "nbformat", "nbclient", "nbconvert", "playwright"):
+for name in ("pygame", "Box2D", "mujoco", "tensorboard", "torch.utils.tensorboard", "minari", "h5py", "rlax", "jax",
+             "jupyterlab", "scipy", "pandas", "nbdev", "fastcore", "nbformat", "nbclient", "nbconvert", "playwright"):
     sys.modules[name] = None
 import rlbench
 small = dict(n_steps=16, hidden=(8,), num_envs=2)

@@ -31,8 +31,9 @@ class AtomNet(QNet):
 
     def __init__(self, space, hidden, actions, generator,
                  atoms,    # (K,) evenly spaced returns
-                 dueling, sigma):
-        super().__init__(space, hidden, actions, generator, parts=len(atoms), dueling=dueling, sigma=sigma)
+                 dueling, sigma, encode="auto"):
+        more = dict(encode=encode, dueling=dueling, sigma=sigma)
+        super().__init__(space, hidden, actions, generator, parts=len(atoms), **more)
         self.register_buffer("atoms", atoms)
 
     def logits(self, obs, noise=None):
@@ -96,7 +97,7 @@ class C51(DistributionalQ):
 
     def network(self, space, actions, rng):
         returns = evenly(self.v_min, self.v_max, self.atoms)
-        return AtomNet(space, self.hidden, actions, rng, returns, self.dueling, self.sigma)
+        return AtomNet(space, actions=actions, generator=rng, atoms=returns, **self.shape(space, rng))
 
     @torch.no_grad()
     def wanted(self, nets, batch):

@@ -24,6 +24,7 @@ from ..core.batch import Batch, each
 from ..core.schedules import Linear, Schedule
 from ..core.settings import hp
 from ..core.spaces import SpaceProblem
+from ..policies.bodies import BODY, bodied
 from ..policies.exploration import Exploring, Shaken, epsilon_greedy, spread
 from ..policies.heads import QNet
 from ..policies.networks import MLP, follow, has_mask
@@ -119,6 +120,7 @@ class DQNSettings(ReplaySettings):
                      live=False)
     sigma0: float = hp(.5, "deviation of that noise at the start, in units of 1 / sqrt(inputs)",
                        up="it settles too early", low=0, live=False)
+    body: str = hp("mlp", BODY, live=False)
 
     @property
     def sigma(self):
@@ -172,11 +174,18 @@ def count_actions(name, # of the algorithm that asks
 class QNetworks(ReplayedQ, DQNSettings):
     "Part of DQN: its networks"
 
+    def body_for(self, space, rng):
+        return bodied(self.body, space, self.hidden, rng)
+
+    def shape(self, space, rng):
+        "What networks with streams share: body, hidden layers, streams, noise"
+        return dict(self.body_for(space, rng), dueling=self.dueling, sigma=self.sigma)
+
     def network(self, space, actions, rng):
         "Observations -> values (B, A)"
         if self.dueling or self.noisy:
-            return QNet(space, self.hidden, actions, rng, dueling=self.dueling, sigma=self.sigma)
-        return MLP(space, self.hidden, actions, 1., rng, "relu")
+            return QNet(space, actions=actions, generator=rng, **self.shape(space, rng))
+        return MLP(space, outputs=actions, gain=1., generator=rng, activation="relu", **self.body_for(space, rng))
 
     def nets(self, spec, rng):
         q = self.network(spec.observation_space, count_actions(self.name, spec), rng)

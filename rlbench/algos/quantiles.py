@@ -43,8 +43,7 @@ class QRDQN(DistributionalQ):
                                      low=0)
 
     def network(self, space, actions, rng):
-        streams = dict(dueling=self.dueling, sigma=self.sigma)
-        return QuantileNet(space, self.hidden, actions, rng, parts=self.quantiles, **streams)
+        return QuantileNet(space, actions=actions, generator=rng, parts=self.quantiles, **self.shape(space, rng))
 
     @torch.no_grad()
     def wanted(self, nets, batch):
@@ -67,8 +66,8 @@ class ImplicitNet(QuantileNet):
 
     def __init__(self, space, hidden, actions, generator,
                  quantiles,  # K, whose mean is a value
-                 dueling, sigma):
-        super().__init__(space, hidden, actions, generator, dueling=dueling, sigma=sigma)
+                 dueling, sigma, encode="auto"):
+        super().__init__(space, hidden, actions, generator, encode=encode, dueling=dueling, sigma=sigma)
         self.embed = linear(COSINES, self.trunk.size, math.sqrt(2), generator)
         self.register_buffer("frequencies", math.pi * torch.arange(COSINES), persistent=False)
         self.register_buffer("middles", midpoints(quantiles), persistent=False)
@@ -93,7 +92,7 @@ class IQN(QRDQN):
                       high=10_000)
 
     def network(self, space, actions, rng):
-        return ImplicitNet(space, self.hidden, actions, rng, self.quantiles, self.dueling, self.sigma)
+        return ImplicitNet(space, actions=actions, generator=rng, quantiles=self.quantiles, **self.shape(space, rng))
 
     def judged(self, nets, rows, noise):
         data = super().judged(nets, rows, noise)

@@ -23,6 +23,7 @@ from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..core.spaces import SpaceProblem, parts_of
+from ..policies.bodies import BODY, bodied
 from ..policies.distributions import Noise
 from ..policies.networks import NORMS, follow, policy_net
 
@@ -87,6 +88,7 @@ class CriticSettings(Algorithm):
                            "critics", low=1)
     hidden: tuple[int, ...] = hp((256, 256), "units of the hidden layers", up="behaviour is too simple",
                                  low=1, high=65_536, live=False)
+    body: str = hp("mlp", BODY, live=False)
 
 # %% ../../nbs/4_algos/443_sac.ipynb #9e5cc68f
 class Climbing(CriticSettings):
@@ -150,7 +152,9 @@ class Undecided(Climbing, EntropySettings):
 
     def actor(self, spec, rng, share=None): # of the largest entropy, for a choice
         "{name: network} of the policy, and of the price of its entropy"
-        policy = policy_net(spec.observation_space, spec.action_space, self.hidden, rng, "relu", box="squashed")
+        body = bodied(self.body, spec.observation_space, self.hidden, rng)
+        more = dict(activation="relu", box="squashed", generator=rng)
+        policy = policy_net(spec.observation_space, spec.action_space, **body, **more)
         wanted = wanted_entropies(spec.action_space, share, self.target_entropy)
         return dict(policy=policy, temperature=Temperature(1., wanted))
 
@@ -199,7 +203,7 @@ class SACSettings(SlowTargets, EntropySettings):
 def check_dropout(share, critic):
     "SpaceProblem where units should be left out of critics that cannot do without them"
     if share and not isinstance(critic, BoxCritics):
-        raise SpaceProblem("dropout needs actions in a Box with one axis; set dropout=0")
+        raise SpaceProblem("dropout needs actions in a Box with one axis, and body='mlp'; set dropout=0")
 
 # %% ../../nbs/4_algos/443_sac.ipynb #71f87070
 class SACParts(PaidForEntropy, SACSettings):

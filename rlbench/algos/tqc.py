@@ -15,7 +15,7 @@ from .algorithm import register
 from .replay import counted
 from ..buffers.off_policy import quantile_huber
 from .sac import EntropySettings, PaidForEntropy, Remembering, SlowTargets, bootstrapped
-from .soft_critics import BoxCritics
+from .soft_critics import critics_for
 from .td3 import box_of
 from ..core.settings import hp
 from ..policies.heads import midpoints
@@ -58,9 +58,9 @@ class TQC(Remembering, PaidForEntropy, TQCSettings):
     "Truncated quantile critics (Kuznetsov et al., 2020); for actions in a Box"
 
     def nets(self, spec, rng):
-        space = box_of(self, spec)
+        box_of(self, spec)
         actor = self.actor(spec, rng)
-        critic = BoxCritics(spec.observation_space, space, self.hidden, rng, self.n_critics, parts=self.quantiles)
+        critic = critics_for(self, spec, rng, parts=self.quantiles)
         target = copy.deepcopy(critic).requires_grad_(False)
         return counted(dict(actor, critic=critic, target=target))
 

@@ -157,8 +157,7 @@ class Asked(Stepwise):
             for learner in self.learners.values():
                 if learner.todo:
                     return f"update {learner.updates + 1:,} ({len(learner.todo)} owed)"
-                if learner.ready:
-                    return "targets and a to-do list are made"
+                if learner.ready: return "targets and a to-do list are made"
         if not self.collecting:
             return "nothing: collecting " + ("is switched off" if self.learning else "and learning are switched off")
         if not self.learning:
@@ -166,8 +165,7 @@ class Asked(Stepwise):
         if self.settled:
             return "environment step; no updates, nothing more will be learned"
         rounds = min(learner.due for learner in self.learners.values())
-        if rounds == 1:
-            return "environment step; then an update, or further steps"
+        if rounds == 1: return "environment step; then an update, or further steps"
         shift = "" if self.env.steady else ", give or take a few as episodes end"
         return f"environment step; update after {rounds * self.env.num_envs:,} more steps{shift}"
 
