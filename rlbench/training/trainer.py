@@ -165,7 +165,7 @@ class Asked(Stepwise):
         if self.settled:
             return "environment step; no updates, nothing more will be learned"
         rounds = min(learner.due for learner in self.learners.values())
-        if rounds == 1: return "environment step; then an update, or further steps"
+        if rounds == 1: return "environment step; then an update, or more steps"
         shift = "" if self.env.steady else ", give or take a few as episodes end"
         return f"environment step; update after {rounds * self.env.num_envs:,} more steps{shift}"
 
