@@ -321,9 +321,8 @@ def found_for(env, env_settings, chances, memory):
 def data_named(memory):
     "(a memory as Python has it, the memory), read where only its name is given; nothing where there is none"
     if memory is None: return "", None
-    if isinstance(memory, (str, Path)):
-        return repr(str(memory)), read_memory(memory)
-    return "memory", memory
+    if not isinstance(memory, (str, Path)): return "memory", memory
+    return repr(str(memory)), read_memory(memory)
 
 def check_asked(env, seconds, memory):
     "ConfigError where what is asked of `suggest` cannot be answered"
