@@ -250,7 +250,7 @@ FAMILIES = {
             memory="pendulum-mixed"),
         "td3-bc-pendulum": Task(
             "Pendulum-v1", "td3_bc", 0, -200, "as asked of IQL; the data return -928",
-            dict(bc_alpha=40.) | SWING | dict(gamma=.97, n_epochs=75), memory="pendulum-mixed"),
+            dict(bc_alpha=40., critic_lr=3e-3) | SWING | dict(gamma=.97, n_epochs=75), memory="pendulum-mixed"),
         "cql-pendulum": Task(
             "Pendulum-v1", "cql", 0, -535, "half-way from the data (-928) to the expert (-143); RLlib's CQL: -700",
             dict(lr=1e-3, critic_lr=3e-3, gamma=.95, tau=.02, n_epochs=25, batch_size=128, hidden=[64, 64]),

@@ -105,6 +105,8 @@ class CrossQSettings(EntropySettings):
     "What can be set"
     critic_hidden: tuple[int, ...] = hp((256, 256), "units of the critics' hidden layers; the paper has 2048 in each",
                                         up="values are too simple", low=1, high=65_536, live=False)
+    body: str = hp("mlp", "of the policy, before its last layer: mlp, simba, or the name of your own; the critics have "
+                   "normalised layers", live=False)
     policy_delay: int = hp(3, "updates of the critics for one of the policy",
                            up="the policy runs after errors of the critics", low=1)
     beta_1: float = hp(.5, "share of its last direction that Adam keeps", up="steps are too restless", low=0, high=.999,

@@ -6,7 +6,6 @@
 __all__ = ['BODY', 'BODIES', 'body', 'body_named', 'bodied', 'Residual', 'SimBa']
 
 # %% ../../nbs/2_policies/27_bodies.ipynb #b62c2d6d
-import torch
 from torch import nn
 
 from ..core.words import ConfigError, unknown

@@ -304,7 +304,8 @@ def checked_source(path, given, saved):
 # %% ../../nbs/6_training/63_setup.ipynb #fcc6502e
 def check_widths(settings, weights):
     "FileProblem where settings ask for wider networks than there are weights in a file, by name"
-    if getattr(settings, "body", "mlp") not in ("mlp", "simba"): return        # somebody's own: who knows what is in it
+    if getattr(settings, "body", "mlp") not in ("mlp", "simba"):
+        return                            # somebody's own: who knows what is in it
     memory = getattr(settings, "memory_size", None)
     widths = [*getattr(settings, "hidden", ()), *([memory] * 2 if memory else [])]
     wanted = sum(one * next_one for one, next_one in pairwise(widths))
