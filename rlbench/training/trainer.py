@@ -126,7 +126,12 @@ def only(what, these):
     plural = what if what == "policies" else what + "s"
     raise ValueError(f"which {what}? There are: {names}; say trainer.{plural}[name]")
 
-# %% ../../nbs/6_training/64_trainer.ipynb #ebb8f4eb
+# %% ../../nbs/6_training/64_trainer.ipynb #79e44ba9
+def in_row(told, between):
+    "What is told by behaviour, in a row; without the name where there is only one"
+    return ", ".join(f"{who}{between}{one}" if len(told) > 1 else one for who, one in told.items())
+
+# %% ../../nbs/6_training/64_trainer.ipynb #8d83e7fc
 class Asked(Stepwise):
     "What can be asked of a run"
 
@@ -165,7 +170,8 @@ class Asked(Stepwise):
         if self.settled:
             return "environment step; no updates, nothing more will be learned"
         rounds = min(learner.due for learner in self.learners.values())
-        if rounds == 1: return "environment step; then an update, or more steps"
+        if rounds == 1:
+            return "environment step; then an update, or further steps"
         shift = "" if self.env.steady else ", give or take a few as episodes end"
         return f"environment step; update after {rounds * self.env.num_envs:,} more steps{shift}"
 
@@ -182,10 +188,8 @@ class Asked(Stepwise):
         return snapshot(state_of(self))
 
     def __repr__(self):
-        names = {name: actor.algo.name for name, actor in self.actors.items()}
-        cast = ", ".join(f"{who}: {name}" if len(names) > 1 else name for who, name in names.items())
-        means = {who: f"{episodes.mean_return:.1f}" for who, episodes in self.env.episodes.items()}
-        returns = ", ".join(f"{who} {mean}" if len(names) > 1 else mean for who, mean in means.items())
+        cast = in_row({name: actor.algo.name for name, actor in self.actors.items()}, ": ")
+        returns = in_row({who: f"{one.mean_return:.1f}" for who, one in self.env.episodes.items()}, " ")
         return f"Trainer({self.env.id}, {cast}, {self.steps:,} steps, {self.updates:,} updates, mean return {returns})"
 
 # %% ../../nbs/6_training/64_trainer.ipynb #0e5dd31b
