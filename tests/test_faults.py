@@ -3,7 +3,7 @@ import pytest
 
 from benchmarks.faults import FAULTS, outcomes
 
-CASES = {"checkpoints with one wrong thing": 60, "damaged bytes": 21, "data sets": 60, "recordings": 40,
+CASES = {"checkpoints with one wrong thing": 60, "damaged bytes": 30, "data sets": 60, "recordings": 40,
          "odd settings": 21, "interrupts": 4, "environments that cannot go back": 8, "wrong environments": 24}
 
 
