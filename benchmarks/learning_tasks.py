@@ -78,7 +78,7 @@ CAR = dict(
     epsilon="linear(1, 0.07, 24000)",
     target_update_interval=300,
 )
-LANDER = dict(
+DQN_LANDER = dict(
     lr="linear(0.0005, 0, 300000)",
     epsilon="linear(1, 0.02, 50000)",
     gradient_steps=1,
@@ -144,7 +144,7 @@ FAMILIES = {
             dict(lr="linear(0.001, 0, 100000)")),
         "dqn-lunar-lander": Task(
             "LunarLander-v3", "dqn", 300_000, 250, "SLM-Lab's double DQN with priorities: 266 within as many steps",
-            LANDER, long=True),
+            DQN_LANDER, long=True),
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 3, MINATAR_DQN),
         "dqn-minatar-asterix": minatar("Asterix", "dqn", 3, MINATAR_DQN),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 20, MINATAR_DQN),
