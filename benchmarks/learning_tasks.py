@@ -33,9 +33,8 @@ class Task:
         "All that decides what comes out, in words"
         found = preset_for(self.preset, self.env, self.algo).settings if self.preset else {}
         chosen = [f"{name}={value!r}" for name, value in (found | self.settings).items()]
-        named = [f"preset {self.preset}:"] if self.preset else []
         given = [f"from {self.memory}"] if self.memory else []
-        return ", ".join([self.env, self.algo, f"{self.steps:,} steps", *given, *named, *chosen])
+        return ", ".join([self.env, self.algo, f"{self.steps:,} steps", *given, *chosen])
 
 
 def tuned(env, algo, level, source, **more):
