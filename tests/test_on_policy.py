@@ -2,6 +2,7 @@
 import copy
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
@@ -278,3 +279,31 @@ def test_who_acts_is_exactly_so_many_updates_behind(staleness):
         history.append(flattened(nets.policy.parameters()).clone())
         due = history[max(0, len(history) - 1 - staleness)]
         assert torch.equal(flattened(nets.behind[0].parameters()), due)
+
+
+# ---- rewards in units
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "trpo", "impala", "recurrent_ppo"])
+def test_rewards_count_once_in_the_size_of_their_discounted_sum(algo):
+    settings = dict(seed=0, num_envs=3, n_steps=5, hidden=(8,), gamma=.9, gae_lambda=0., normalize_reward=True)
+    trainer = Trainer("Pendulum-v1", algo, env_settings=dict(max_episode_steps=7), **settings)
+    nets = trainer.learner.nets
+    sums = np.zeros(3)
+    squares = [1.]                          # as before the first step
+    for event in trainer:
+        if event.kind == "collect":
+            row = event.data
+            for env in np.flatnonzero(np.broadcast_to(event.steps["agent"].valid, 3)):
+                sums[env] = .9 * sums[env] + row.rew[env]
+                squares.append(sums[env]**2)
+                if row.term[env] or row.trunc[env]: sums[env] = 0.
+        elif event.kind == "process":
+            data = trainer.learner.data
+            assert data.rew.abs().max() > 1                     # what is stored is in the units of the environment
+            if algo in ("ppo", "a2c", "trpo"):
+                with torch.no_grad():
+                    expected = data.rew / nets.scale.unit + .9 * nets.value(data.next_obs)[:, 0] - data.val
+                torch.testing.assert_close(data.adv, expected)
+        elif not trainer.learner.todo:
+            assert float(nets.scale.unit) == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-5)
+        if len(squares) > 70: break

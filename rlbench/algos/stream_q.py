@@ -66,12 +66,11 @@ class StreamQ(ActingStreamQ):
         q = of_action(all_q, batch.act)
         target = self.target(nets, batch)
         delta = target - q.detach()
-        thought_best = q == all_q.amax(-1)
-        fade = self.fade(batch) * thought_best
+        fade = self.fade(batch) * (q == all_q.amax(-1))   # 0 where it was not thought best
         step, trace = step_along(self, nets.traces, batch, fade, q, delta, self.kappa, self.eta)
         notice(self, nets, batch)
         return Batch(q=q.detach(), target=target, delta=delta, step_size=step, trace=trace)
 
     def td_error(self, nets, batch):
-        target = self.target(nets, self.in_units(nets, batch))
-        return (target - of_action(nets.q(batch.obs), batch.act)) * nets.scale.unit
+        q = of_action(self.values(nets, batch.obs), batch.act)
+        return self.target(nets, self.in_units(nets, batch)) * nets.scale.unit - q

@@ -80,7 +80,7 @@ def gae(rew, val, next_val, term, trunc, gamma, lam, valid=None):
     "Generalised advantage: discounted sum of one-step errors, cut where an episode ends, (T, N) as its columns are"
     same_shapes("gae", rew=rew, val=val, next_val=next_val, term=term, trunc=trunc, valid=valid)
     delta = rew + gamma * next_val.masked_fill(term, 0) - val
-    keep = gamma * lam * (~(term | trunc)).to(rew)
+    keep = gamma * lam * (~(term | trunc)).to(rew.dtype)
     return scan(delta, keep) if valid is None else scan_past(delta, keep, valid)
 
 # %% ../../nbs/3_buffers/31_returns.ipynb #9a9cc312
