@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench import Trainer
+from rlbench import Trainer, load
 from rlbench.algos.a2c import A2C
 from rlbench.algos.impala import IMPALA
 from rlbench.algos.ppo import PPO, held_back
 from rlbench.algos.trpo import TRPO, conjugate_gradient, flattened, trust_region_step
 from rlbench.core.batch import Batch
 from rlbench.core.spaces import Spec
+from rlbench.core.state import same
 
 OBS = gym.spaces.Box(-1, 1, (3,))
 ACTS = dict(
@@ -307,3 +308,17 @@ def test_rewards_count_once_in_the_size_of_their_discounted_sum(algo):
         elif not trainer.learner.todo:
             assert float(nets.scale.unit) == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-5)
         if len(squares) > 70: break
+
+
+@pytest.mark.parametrize("algo", ["ppo", "stream_ac"])
+def test_who_learned_in_several_environments_only_acts_in_another_run(algo, tmp_path):
+    more = dict(n_steps=8, normalize_reward=True) if algo == "ppo" else {}
+    settings = {f"runner.{name}": value for name, value in more.items()}
+    first = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner=algo), seed=0, num_envs=3, **settings).run(steps=60)
+    cast = dict(chaser="dqn", runner=first.actors["runner"])
+    trainer = Trainer("rlbench/Chase-v0", cast, seed=1, num_envs=2).run(steps=20)
+    trainer.save(tmp_path / "run.rlb")
+    twin = load(tmp_path / "run.rlb")
+    for one in (trainer, twin):
+        one.run(steps=20)
+    assert same(trainer.state(), twin.state())
