@@ -5,7 +5,7 @@ import torch
 
 from benchmarks.datasets import RECIPES, Recipe, check_same, dataset, digest, episodes_told, played
 from rlbench import Trainer, load
-from rlbench.algos.algorithm import get
+from rlbench.algos.algorithm import algorithms, get
 from rlbench.algos.awr import advantage_weights, judged_returns, rows_in_time
 from rlbench.algos.cql import box_gap, value_gap
 from rlbench.algos.iql import expectile_loss
@@ -208,3 +208,10 @@ def test_an_imitator_needs_observations_and_actions_of_the_task():
         Trainer("CartPole-v1", "gail")
     with pytest.raises(ConfigError, match="does not fit the environment"):
         Trainer("Acrobot-v1", "gail", memory=played(RECIPES["cartpole-expert"]))
+
+
+@pytest.mark.parametrize("name", [name for name, cls in algorithms().items() if cls.offline])
+def test_who_takes_no_step_of_his_own_has_no_settings_for_it(name):
+    steps = {"exploration", "epsilon", "epsilon_spread", "temperature", "shake_interval", "noisy", "exploration_noise",
+             "train_freq", "gradient_steps", "learning_starts", "buffer_size", "prioritized_replay_alpha"}
+    assert steps & set(algorithms()[name].__dataclass_fields__) == set()

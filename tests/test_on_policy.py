@@ -2,16 +2,18 @@
 import copy
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
-from rlbench import Trainer
+from rlbench import Trainer, load
 from rlbench.algos.a2c import A2C
 from rlbench.algos.impala import IMPALA
 from rlbench.algos.ppo import PPO, held_back
 from rlbench.algos.trpo import TRPO, conjugate_gradient, flattened, trust_region_step
 from rlbench.core.batch import Batch
 from rlbench.core.spaces import Spec
+from rlbench.core.state import same
 
 OBS = gym.spaces.Box(-1, 1, (3,))
 ACTS = dict(
@@ -278,3 +280,45 @@ def test_who_acts_is_exactly_so_many_updates_behind(staleness):
         history.append(flattened(nets.policy.parameters()).clone())
         due = history[max(0, len(history) - 1 - staleness)]
         assert torch.equal(flattened(nets.behind[0].parameters()), due)
+
+
+# ---- rewards in units
+
+@pytest.mark.parametrize("algo", ["ppo", "a2c", "trpo", "impala", "recurrent_ppo"])
+def test_rewards_count_once_in_the_size_of_their_discounted_sum(algo):
+    settings = dict(seed=0, num_envs=3, n_steps=5, hidden=(8,), gamma=.9, gae_lambda=0., normalize_reward=True)
+    trainer = Trainer("Pendulum-v1", algo, env_settings=dict(max_episode_steps=7), **settings)
+    nets = trainer.learner.nets
+    sums = np.zeros(3)
+    squares = [1.]                          # as before the first step
+    for event in trainer:
+        if event.kind == "collect":
+            row = event.data
+            for env in np.flatnonzero(np.broadcast_to(event.steps["agent"].valid, 3)):
+                sums[env] = .9 * sums[env] + row.rew[env]
+                squares.append(sums[env]**2)
+                if row.term[env] or row.trunc[env]: sums[env] = 0.
+        elif event.kind == "process":
+            data = trainer.learner.data
+            assert data.rew.abs().max() > 1                     # what is stored is in the units of the environment
+            if algo in ("ppo", "a2c", "trpo"):
+                with torch.no_grad():
+                    expected = data.rew / nets.scale.unit + .9 * nets.value(data.next_obs)[:, 0] - data.val
+                torch.testing.assert_close(data.adv, expected)
+        elif not trainer.learner.todo:
+            assert float(nets.scale.unit) == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-5)
+        if len(squares) > 70: break
+
+
+@pytest.mark.parametrize("algo", ["ppo", "stream_ac"])
+def test_who_learned_in_several_environments_only_acts_in_another_run(algo, tmp_path):
+    more = dict(n_steps=8, normalize_reward=True) if algo == "ppo" else {}
+    settings = {f"runner.{name}": value for name, value in more.items()}
+    first = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner=algo), seed=0, num_envs=3, **settings).run(steps=60)
+    cast = dict(chaser="dqn", runner=first.actors["runner"])
+    trainer = Trainer("rlbench/Chase-v0", cast, seed=1, num_envs=2).run(steps=20)
+    trainer.save(tmp_path / "run.rlb")
+    twin = load(tmp_path / "run.rlb")
+    for one in (trainer, twin):
+        one.run(steps=20)
+    assert same(trainer.state(), twin.state())

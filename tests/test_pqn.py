@@ -25,9 +25,9 @@ def returns(rows, best, gamma, lam):
     return ret
 
 
-@pytest.mark.parametrize("norm", ["layer", "none"])
-def test_an_iteration_is_the_plain_loop(norm):
-    trainer = Trainer("CartPole-v1", "pqn", env_settings=dict(max_episode_steps=11), seed=1, norm=norm, **HOW)
+@pytest.mark.parametrize("body", ["layer_norm", "mlp"])
+def test_an_iteration_is_the_plain_loop(body):
+    trainer = Trainer("CartPole-v1", "pqn", env_settings=dict(max_episode_steps=11), seed=1, body=body, **HOW)
     learner = trainer.learner
     net = copy.deepcopy(learner.nets.q)
     optimiser = torch.optim.RAdam(net.parameters(), lr=.01)

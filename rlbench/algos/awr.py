@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from .algorithm import register
 from .bc import BC
+from .sac import bootstrapped
 from ..buffers.datasets import seams
 from ..buffers.returns import lambda_return
 from ..core.batch import Batch
@@ -53,15 +54,16 @@ class Valued:
 
     def nets(self, spec, rng):
         nets = super().nets(spec, rng)
-        nets["value"] = MLP(spec.observation_space, self.hidden, 1, 1., rng)
+        body = self.body_for(spec.observation_space, rng)
+        nets["value"] = MLP(spec.observation_space, outputs=1, gain=1., generator=rng, **body)
         return nets
 
     def values(self, nets, obs):
         return nets.value(obs).squeeze(-1)
 
     def td_error(self, nets, batch):
-        next_val = self.values(nets, batch.next_obs).masked_fill(batch.term, 0)
-        return batch.rew + self.gamma * next_val - self.values(nets, batch.obs)
+        target = bootstrapped(batch.rew, batch.term, self.values(nets, batch.next_obs), self.gamma)
+        return target - self.values(nets, batch.obs)
 
 # %% ../../nbs/4_algos/451_awr.ipynb #82063100
 @register("awr")

@@ -11,24 +11,22 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from .algorithm import Algorithm, register
+from .algorithm import Algorithm, WithPolicy, register
 from ..buffers.ring import minibatches
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
+from ..policies.bodies import Bodied
 from ..policies.networks import policy_net
 
 # %% ../../nbs/4_algos/450_bc.ipynb #19cb53af
 @dataclass(frozen=True)
-class BCSettings(Algorithm):
+class BCSettings(Bodied, Algorithm):
     "What can be set"
     lr: float | Schedule = hp(1e-3, "learning rate of Adam", up="learning is steady but slow", low=0)
     n_epochs: int = hp(20, "passes over the demonstrations", up="it has not learned them yet", low=1, high=1_000_000)
     batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
     ent_coef: float = hp(1e-3, "weight of the entropy bonus", up="it is too sure of what it has seen", low=0)
-    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="behaviour is too simple",
-                                 low=1, high=65_536,
-                                 live=False)
 
 # %% ../../nbs/4_algos/450_bc.ipynb #bcde844f
 class Passes:
@@ -58,20 +56,14 @@ class Passes:
 # %% ../../nbs/4_algos/450_bc.ipynb #96f9ff50
 @register("bc")
 @dataclass(frozen=True)
-class BC(Passes, BCSettings):
+class BC(Passes, WithPolicy, BCSettings):
     "Behavioural cloning: the actions of a given memory become likely (Pomerleau, 1989)"
     masked = True
     reads = "obs", "act"
 
     def nets(self, spec, rng):
-        return nn.ModuleDict(dict(policy=policy_net(spec.observation_space, spec.action_space, self.hidden, rng)))
-
-    def noise(self, spec, nets):
-        return nets.policy.head.noise
-
-    def act(self, nets, obs, noise, carry):
-        act, _ = nets.policy(obs).act(noise)
-        return act, {}, carry
+        body = self.body_for(spec.observation_space, rng)
+        return nn.ModuleDict(dict(policy=policy_net(spec.observation_space, spec.action_space, generator=rng, **body)))
 
     def judged(self, nets, rows, noise):
         return rows
@@ -81,6 +73,3 @@ class BC(Passes, BCSettings):
         nll = -pi.logp(batch.act)
         ent = pi.entropy()
         yield "all", nll.mean() - self.ent_coef * ent.mean(), dict(nll=nll, ent=ent)
-
-    def probs(self, nets, obs):
-        return nets.policy(obs).probs

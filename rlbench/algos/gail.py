@@ -45,7 +45,7 @@ class WithJudge(GAILSettings):
 
     def nets(self, spec, rng):
         nets = super().nets(spec, rng)
-        nets["judge"] = any_critics(spec, self.hidden, rng, heads=1)
+        nets["judge"] = any_critics(self, spec, rng, heads=1)
         return nets
 
     def groups(self, nets):

@@ -9,14 +9,14 @@ __all__ = ['expectile_loss', 'any_critics', 'IQLSettings', 'IQLNets', 'IQL']
 import copy
 from dataclasses import dataclass
 
-import gymnasium as gym
-import numpy as np
 import torch
+from torch import nn
 
 from .algorithm import register
 from .awr import Valued, advantage_weights
 from .bc import BC
-from .soft_critics import BoxCritics
+from .sac import bootstrapped
+from .soft_critics import BodyCritics, stretch_for
 from ..core.settings import hp
 from ..policies.heads import Critics
 from ..policies.networks import follow
@@ -28,12 +28,13 @@ def expectile_loss(delta, # (B,) goal minus estimate
     return (expectile - (delta < 0).float()).abs() * delta.square()
 
 # %% ../../nbs/4_algos/452_iql.ipynb #4ede5029
-def any_critics(spec, hidden, rng, heads):
+def any_critics(algo, spec, rng, heads):
     "Networks of observation and action -> (B, heads); an action in a Box is brought to one scale"
-    space = spec.action_space
-    boxed = isinstance(space, gym.spaces.Box) and np.isfinite([space.low, space.high]).all()
-    kind = BoxCritics if boxed else Critics
-    return kind(spec.observation_space, space, hidden, rng, heads)
+    usual = spec.observation_space, spec.action_space, algo.hidden, rng, heads
+    if algo.body != "mlp": return BodyCritics(*usual, algo.body)
+    critics = Critics(*usual)
+    critics.encode_act = nn.Sequential(stretch_for(spec.action_space), critics.encode_act)
+    return critics
 
 # %% ../../nbs/4_algos/452_iql.ipynb #951b7723
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class IQLNets(Valued, IQLSettings):
 
     def nets(self, spec, rng):
         nets = super().nets(spec, rng)
-        nets["critic"] = any_critics(spec, self.hidden, rng, heads=2)
+        nets["critic"] = any_critics(self, spec, rng, heads=2)
         nets["target"] = copy.deepcopy(nets.critic).requires_grad_(False)
         return nets
 
@@ -65,8 +66,7 @@ class IQLNets(Valued, IQLSettings):
     @torch.no_grad()
     def target(self, nets, batch):
         "Reward, and the value of what comes next, (B,)"
-        next_val = self.values(nets, batch.next_obs).masked_fill(batch.term, 0)
-        return batch.rew + self.gamma * next_val
+        return bootstrapped(batch.rew, batch.term, self.values(nets, batch.next_obs), self.gamma)
 
     def after(self, nets, own, taken):
         super().after(nets, own, taken)

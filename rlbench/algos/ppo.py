@@ -13,13 +13,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, register
+from .algorithm import Algorithm, WithPolicy, register
+from .streaming import RewardScale
 from ..buffers.returns import gae
 from ..buffers.ring import Ring, minibatches
 from ..core.batch import Batch, repeated
 from ..core.schedules import Schedule
 from ..core.settings import hp
-from ..policies.encoders import normaliser
+from ..policies.bodies import Bodied
+from ..policies.encoders import Normaliser
 from ..policies.networks import MLP
 from ..policies.state_noise import exploring_net, kept
 
@@ -45,7 +47,7 @@ def held_back(val, batch, clip_range):
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #d984954a
 @dataclass(frozen=True)
-class RolloutSettings(Algorithm):
+class RolloutSettings(Bodied, Algorithm):
     "What can be set where a policy and its critic learn from rollouts"
     lr: float | Schedule = hp(3e-4, "learning rate of Adam", up="learning is steady but slow", low=0)
     gae_lambda: float = hp(.95, "λ of the advantage estimate", up="the critic is not to be trusted", low=0, high=1)
@@ -53,17 +55,23 @@ class RolloutSettings(Algorithm):
                       low=1, high=1_000_000, live=False)
     normalize_advantage: bool = hp(True, "advantages of a minibatch to mean 0 and deviation 1")
     normalize_obs: bool = hp(False, "observations to running mean 0 and deviation 1", live=False)
+    normalize_reward: bool = hp(False, "rewards in units of the root mean square of their discounted sum", live=False)
     distribution: str = hp("gaussian", "of actions in a Box: one deviation, or one for each state; inside the box; "
                            "gsde: noise that depends on the state and is kept for some steps",
                            choices=("gaussian", "state_gaussian", "squashed", "beta", "gsde"), live=False)
     sde_sample_freq: int = hp(4, "steps of an episode for which gsde keeps its noise", up="actions cancel out",
                               low=1, high=1_000_000)
-    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers, in policy and critic",
-                                 up="behaviour is too simple", low=1, high=65_536, live=False)
 
     def scaled(self, adv):
         "Advantages of a minibatch as the loss takes them"
         return normalised(adv) if self.normalize_advantage else adv
+
+    def usual(self, spec):
+        "What comes to know what is usual, as far as it is asked for: {obs: encoder, rew: scale}"
+        found = {}
+        if self.normalize_obs: found["obs"] = Normaliser(spec.observation_space)
+        if self.normalize_reward: found["rew"] = RewardScale(spec.num_envs)
+        return found
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #1f5272cf
 @dataclass(frozen=True)
@@ -100,23 +108,23 @@ def ppo_loss(algo, pi, val, batch):
     return loss, dict(ratio=ratio, adv=adv, surr=surr, v_loss=v_loss, ent=ent, kl=ratio - 1 - log_ratio)
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #d4191cf9
-class Rollouts:
+class Rollouts(WithPolicy):
     "Part of methods with policy and critic: from observations to advantages; `n_epochs` and `batch_size` are theirs"
     on_policy = masked = True
     num_envs = 8
 
     def nets(self, spec, rng):
-        encode = normaliser(spec.observation_space) if self.normalize_obs else "auto"
-        kind = dict(box=self.distribution, encode=encode)
-        policy = exploring_net(spec.observation_space, spec.action_space, self.hidden, rng, **kind)
-        value = MLP(spec.observation_space, self.hidden, 1, 1., rng, encode=encode)
-        return nn.ModuleDict(dict(policy=policy, value=value))
+        space = spec.observation_space
+        usual = self.usual(spec)
+        seen = space, rng, usual.get("obs", "auto")
+        kind = dict(box=self.distribution, generator=rng)
+        policy = exploring_net(space, spec.action_space, **kind, **self.body_for(*seen))
+        value = MLP(space, outputs=1, gain=1., generator=rng, **self.body_for(*seen))
+        scale = usual.get("rew", nn.Identity())
+        return nn.ModuleDict(dict(policy=policy, value=value, scale=scale, usual=nn.ModuleList(usual.values())))
 
     def memory(self, spec):
         return Ring(self.n_steps, spec.num_envs, repeated)
-
-    def noise(self, spec, nets):
-        return nets.policy.head.noise
 
     def act(self, nets, obs, noise, carry):
         if self.distribution == "gsde":
@@ -125,7 +133,7 @@ class Rollouts:
         return act, dict(logp=logp), carry
 
     def due(self, memory, own, fresh):
-        return self.n_steps - fresh.max()
+        return self.n_steps - max(fresh)
 
     def draw(self, memory, own, fresh, rng):
         ages = np.arange(self.n_steps)[::-1, None]
@@ -134,7 +142,7 @@ class Rollouts:
 
     def targets(self, nets, rows, noise):
         val = self.values(nets, rows.obs)
-        columns = rows.rew, val, self.values(nets, rows.next_obs), rows.term, rows.trunc
+        columns = nets.scale(rows.rew), val, self.values(nets, rows.next_obs), rows.term, rows.trunc
         in_time = [column.view(self.n_steps, -1) for column in columns]       # (T, N)
         adv = gae(*in_time, self.gamma, self.gae_lambda).flatten()
         data = Batch(rows, val=val, adv=adv, ret=adv + val)[rows.valid]
@@ -142,17 +150,14 @@ class Rollouts:
 
     def finish(self, nets, taken):
         "What follows the last step on a rollout"
-        if self.normalize_obs: nets.value.encode[0].update(taken.data.obs)
+        for part in nets.usual: part.notice(taken.data, self.gamma)
 
     def values(self, nets, obs):
-        return nets.value(obs).squeeze(-1)
-
-    def probs(self, nets, obs):
-        return nets.policy(obs).probs
+        return nets.value(obs)[:, 0]
 
     def td_error(self, nets, batch):
         next_val = self.values(nets, batch.next_obs)
-        return batch.rew + self.gamma * ~batch.term * next_val - self.values(nets, batch.obs)
+        return nets.scale(batch.rew) + self.gamma * ~batch.term * next_val - self.values(nets, batch.obs)
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #fef67955
 @register("ppo")

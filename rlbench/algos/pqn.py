@@ -14,17 +14,20 @@ from torch import nn
 from .algorithm import register
 from .dqn import ValueSettings, allowed, count_actions, mask_of
 from .ppo import PPO
+from .sac import bootstrapped
 from .td import of_action
 from ..buffers.returns import lambda_return
 from ..buffers.ring import minibatches
 from ..core.batch import Batch
 from ..core.schedules import Linear, Schedule
 from ..core.settings import hp
+from ..policies.bodies import BODY
+from ..policies.exploration import Exploring
 from ..policies.networks import MLP
 
 # %% ../../nbs/4_algos/447_pqn.ipynb #109544ec
 @dataclass(frozen=True)
-class PQNSettings(ValueSettings):
+class PQNSettings(Exploring, ValueSettings):
     "What can be set"
     lr: float | Schedule = hp(Linear(5e-4, 5e-5, 250_000), "learning rate of RAdam", up="learning is steady but slow",
                               low=0)
@@ -36,7 +39,7 @@ class PQNSettings(ValueSettings):
                       low=1, high=1_000_000, live=False)
     n_epochs: int = hp(4, "passes over a rollout", up="steps are dear", low=1, high=10_000)
     batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
-    norm: str = hp("layer", "what is done to the activations between the layers", choices=("none", "layer"), live=False)
+    body: str = hp("layer_norm", BODY, live=False)
 
 # %% ../../nbs/4_algos/447_pqn.ipynb #8a5c9c23
 class ActingPQN(PQNSettings):
@@ -49,7 +52,9 @@ class ActingPQN(PQNSettings):
 
     def nets(self, spec, rng):
         actions = count_actions(self.name, spec)
-        return nn.ModuleDict(dict(q=MLP(spec.observation_space, self.hidden, actions, 1., rng, "relu", norm=self.norm)))
+        body = self.body_for(spec.observation_space, rng)
+        q = MLP(spec.observation_space, outputs=actions, gain=1., generator=rng, activation="relu", **body)
+        return nn.ModuleDict(dict(q=q))
 
     def act(self, nets, obs, noise, carry):
         return self.choose(self.values(nets, obs), noise, mask_of(obs)), {}, carry
@@ -80,5 +85,5 @@ class PQN(ActingPQN):
 
     def td_error(self, nets, batch):
         best = self.values(nets, batch.next_obs).amax(-1)
-        target = batch.rew + self.gamma * best.masked_fill(batch.term, 0)
+        target = bootstrapped(batch.rew, batch.term, best, self.gamma)
         return target - of_action(nets.q(batch.obs), batch.act)

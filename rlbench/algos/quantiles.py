@@ -41,9 +41,10 @@ class QRDQN(DistributionalQ):
                         high=10_001, live=False)
     max_grad_norm: float | None = hp(None, "longest gradient, of a sum over quantiles", up="updates are cut too often",
                                      low=0)
+    made_of = QuantileNet
 
     def network(self, space, actions, rng):
-        return QuantileNet(space, actions=actions, generator=rng, parts=self.quantiles, **self.shape(space, rng))
+        return self.made_of(space, actions=actions, generator=rng, parts=self.quantiles, **self.shape(space, rng))
 
     @torch.no_grad()
     def wanted(self, nets, batch):
@@ -65,12 +66,12 @@ class ImplicitNet(QuantileNet):
     "Observation -> mean returns (B, A); and the return at any cumulative probability"
 
     def __init__(self, space, hidden, actions, generator,
-                 quantiles,  # K, whose mean is a value
+                 parts,      # K quantiles, whose mean is a value
                  dueling, sigma, encode="auto"):
         super().__init__(space, hidden, actions, generator, encode=encode, dueling=dueling, sigma=sigma)
         self.embed = linear(COSINES, self.trunk.size, math.sqrt(2), generator)
         self.register_buffer("frequencies", math.pi * torch.arange(COSINES), persistent=False)
-        self.register_buffer("middles", midpoints(quantiles), persistent=False)
+        self.register_buffer("middles", midpoints(parts), persistent=False)
 
     def quantiles(self, obs, noise=None,
                   tau=None):  # (B, K); None: the middles
@@ -90,9 +91,7 @@ class IQN(QRDQN):
                         high=10_001, live=False)
     samples: int = hp(8, "quantiles drawn for an update, and as many for its target", up="updates are noisy", low=1,
                       high=10_000)
-
-    def network(self, space, actions, rng):
-        return ImplicitNet(space, actions=actions, generator=rng, quantiles=self.quantiles, **self.shape(space, rng))
+    made_of = ImplicitNet
 
     def judged(self, nets, rows, noise):
         data = super().judged(nets, rows, noise)

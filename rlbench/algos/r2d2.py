@@ -22,7 +22,7 @@ from ..core.batch import Batch, each
 from ..core.schedules import Linear, Schedule
 from ..core.settings import hp
 from ..policies.heads import dueling_values
-from ..policies.recurrent import CELLS, MemoryNet
+from ..policies.recurrent import MemoryNet, Carrying
 
 # %% ../../nbs/4_algos/433_r2d2.ipynb #27b3adb7
 def q_of_streams(out): # Batch of adv (..., A), and val (..., 1) where there are two
@@ -38,10 +38,10 @@ class MemoryQ(nn.Module):
                  hidden,     # units of the layers before the memory
                  units,      # of the memory
                  kind,       # of memory, key of CELLS
-                 actions, generator, dueling):
+                 actions, generator, dueling, encode="auto"):
         super().__init__()
         ends = dict(val=(1, 1.), adv=(actions, 1.)) if dueling else dict(adv=(actions, 1.))
-        self.net = MemoryNet(space, hidden, units, ends, generator, kind, "relu")
+        self.net = MemoryNet(space, hidden, units, ends, generator, kind, "relu", encode)
 
     def forward(self, obs, carry):  # (T, B, ...), (B, C)
         "Steps of one episode -> values (T, B, A), carry (B, C) after the last"
@@ -92,7 +92,7 @@ def rectangles(length, n, batch_size):
 
 # %% ../../nbs/4_algos/433_r2d2.ipynb #f4a5a50a
 @dataclass(frozen=True)
-class R2D2Settings(ReplaySettings):
+class R2D2Settings(Carrying, ReplaySettings):
     "What can be set besides, or is set otherwise"
     lr: float | Schedule = hp(Linear(1e-3, 1e-4, 200_000), "learning rate of Adam", up="learning is steady but slow",
                               low=0)
@@ -105,8 +105,6 @@ class R2D2Settings(ReplaySettings):
                               high=10_000)
     burn_in: int = hp(8, "rows before them that bring the carry up to date", up="carries are outdated", low=0,
                       high=10_000)
-    memory_size: int = hp(64, "units of the memory", up="there is more to remember", low=1, high=65_536, live=False)
-    cell: str = hp("gru", "kind of memory", choices=tuple(CELLS), live=False)
     dueling: bool = hp(True, "a stream for the value of the state, and one for what sets its actions apart",
                        up="actions seldom matter", live=False)
     prioritized_replay_alpha: float = hp(.6, "stretches are drawn in proportion to their last errors to this power; "
@@ -119,13 +117,14 @@ class R2D2Settings(ReplaySettings):
 # %% ../../nbs/4_algos/433_r2d2.ipynb #6243c1b3
 class RecurrentQ(ReplayedQ):
     "Part of R2D2: its networks, and how it acts"
-    recurrent = True
     masked = True
     num_envs = 8
 
     def nets(self, spec, rng):
         actions = count_actions(self.name, spec)
-        q = MemoryQ(spec.observation_space, self.hidden, self.memory_size, self.cell, actions, rng, self.dueling)
+        space = spec.observation_space
+        kind = dict(units=self.memory_size, kind=self.cell, dueling=self.dueling)
+        q = MemoryQ(space, actions=actions, generator=rng, **kind, **self.body_for(space, rng))
         return nn.ModuleDict(dict(q=q, target=copy.deepcopy(q).requires_grad_(False)))
 
     def act(self, nets, obs, noise, carry):

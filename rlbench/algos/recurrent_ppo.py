@@ -17,9 +17,8 @@ from ..buffers.returns import gae
 from ..buffers.ring import minibatches
 from ..core.batch import Batch
 from ..core.settings import hp
-from ..policies.encoders import normaliser
 from ..policies.networks import has_mask, head_for
-from ..policies.recurrent import CELLS, MemoryNet
+from ..policies.recurrent import MemoryNet, Carrying
 
 # %% ../../nbs/4_algos/442_recurrent_ppo.ipynb #82b6ac95
 class MemoryPolicy(nn.Module):
@@ -78,22 +77,22 @@ def rollout(memory, counts, n_steps):
 # %% ../../nbs/4_algos/442_recurrent_ppo.ipynb #b47d3ad5
 @register("recurrent_ppo")
 @dataclass(frozen=True)
-class RecurrentPPO(PPO):
+class RecurrentPPO(Carrying, PPO):
     "PPO with a memory (GRU or LSTM), learned through time"
     batch_size: int = hp(256, "rows of a minibatch: the whole rollouts of so many environments", up="updates are noisy",
                          low=1, high=1_000_000)
-    memory_size: int = hp(64, "units of the memory", up="there is more to remember", low=1, high=65_536, live=False)
-    cell: str = hp("gru", "kind of memory", choices=tuple(CELLS), live=False)
     distribution: str = hp("gaussian", "of actions in a Box: one deviation, or one for each state; inside the box",
                            choices=("gaussian", "state_gaussian", "squashed", "beta"), live=False)
     vf_coef: float = hp(.025, "weight of the value loss; small, for critic and policy share the memory",
                         up="the critic lags behind", low=0)
-    recurrent = True
 
     def nets(self, spec, rng):
-        encode = normaliser(spec.observation_space) if self.normalize_obs else "auto"
-        sizes = self.hidden, self.memory_size, self.cell
-        return nn.ModuleDict(dict(policy=MemoryPolicy(spec, *sizes, rng, encode, self.distribution)))
+        usual = self.usual(spec)
+        body = self.body_for(spec.observation_space, rng, usual.get("obs", "auto"))
+        kind = dict(units=self.memory_size, kind=self.cell, box=self.distribution)
+        policy = MemoryPolicy(spec, generator=rng, **kind, **body)
+        scale = usual.get("rew", nn.Identity())
+        return nn.ModuleDict(dict(policy=policy, scale=scale, usual=nn.ModuleList(usual.values())))
 
     def act(self, nets, obs, noise, carry):
         if carry is None: carry = nets.policy.net.initial(len(obs))
@@ -107,7 +106,7 @@ class RecurrentPPO(PPO):
 
     def targets(self, nets, rows, noise):
         val, next_val = values_along(nets.policy, rows)
-        columns = rows.rew, val, next_val, rows.term, rows.trunc
+        columns = nets.scale(rows.rew), val, next_val, rows.term, rows.trunc
         *in_time, valid = [column.view(self.n_steps, -1) for column in (*columns, rows.valid)]    # (T, N)
         adv = gae(*in_time, self.gamma, self.gae_lambda, valid)
         data = Batch(rows, val=val, adv=adv.flatten(), ret=adv.flatten() + val)
@@ -119,7 +118,7 @@ class RecurrentPPO(PPO):
 
     def finish(self, nets, taken):
         rows = taken.data[taken.data.valid]
-        if self.normalize_obs: nets.policy.net.trunk.encode[0].update(rows.obs)
+        for part in nets.usual: part.notice(rows, self.gamma)
 
     def values(self, nets, obs):
         "None: an observation alone has no value here"

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, register
+from .algorithm import Algorithm, WithPolicy, register
 from ..buffers.returns import discounted
 from ..buffers.ring import Ring
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
+from ..policies.bodies import Bodied
 from ..policies.networks import MLP, policy_net
 
 # %% ../../nbs/4_algos/440_reinforce.ipynb #52280fe4
 @dataclass(frozen=True)
-class REINFORCESettings(Algorithm):
+class REINFORCESettings(Bodied, Algorithm):
     "What can be set"
     lr: float | Schedule = hp(3e-3, "learning rate of Adam", up="learning is steady but slow", low=0)
     n_episodes: int = hp(8, "episodes for one update", up="updates are noisy", low=1, high=1_000_000)
@@ -54,25 +55,19 @@ def episode_returns(rows, next_val, gamma):
 # %% ../../nbs/4_algos/440_reinforce.ipynb #b0a1c2d9
 @register("reinforce")
 @dataclass(frozen=True)
-class REINFORCE(REINFORCESettings):
+class REINFORCE(WithPolicy, REINFORCESettings):
     "Policy gradient on whole episodes (Williams, 1992), with or without a baseline"
     on_policy = masked = True
 
     def nets(self, spec, rng):
-        nets = dict(policy=policy_net(spec.observation_space, spec.action_space, self.hidden, rng))
+        space = spec.observation_space
+        nets = dict(policy=policy_net(space, spec.action_space, generator=rng, **self.body_for(space, rng)))
         if self.baseline:
-            nets["value"] = MLP(spec.observation_space, self.hidden, 1, 1., rng)
+            nets["value"] = MLP(space, outputs=1, gain=1., generator=rng, **self.body_for(space, rng))
         return nn.ModuleDict(nets)
 
     def memory(self, spec):
         return Ring(max(1, self.buffer_size // spec.num_envs), spec.num_envs)
-
-    def noise(self, spec, nets):
-        return nets.policy.head.noise
-
-    def act(self, nets, obs, noise, carry):
-        act, _ = nets.policy(obs).act(noise)
-        return act, {}, carry
 
     def due(self, memory, own, fresh):
         enough = memory.ended(fresh) >= self.n_episodes or fresh.max() >= memory.capacity
@@ -104,6 +99,3 @@ class REINFORCE(REINFORCESettings):
 
     def values(self, nets, obs):
         return nets.value(obs).squeeze(-1) if self.baseline else None
-
-    def probs(self, nets, obs):
-        return nets.policy(obs).probs

@@ -16,16 +16,17 @@ import gymnasium as gym
 import torch
 from torch import nn
 
-from .algorithm import Algorithm, register
+from .algorithm import Algorithm, WithPolicy, register
 from .replay import Replaying, counted, turn
 from .soft_critics import BoxCritics, Thinned, average, critics_for, lowest, lowest_of
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..core.spaces import SpaceProblem, parts_of
-from ..policies.bodies import BODY, bodied
+from ..policies.bodies import Bodied
 from ..policies.distributions import Noise
-from ..policies.networks import NORMS, follow, policy_net
+from ..policies.heads import NORMS
+from ..policies.networks import follow, policy_net
 
 # %% ../../nbs/4_algos/443_sac.ipynb #07e19449
 def bootstrapped(rew, term, next_val, gamma):
@@ -79,7 +80,7 @@ def wanted_entropies(space,
 
 # %% ../../nbs/4_algos/443_sac.ipynb #418f482b
 @dataclass(frozen=True)
-class CriticSettings(Algorithm):
+class CriticSettings(Bodied, Algorithm):
     "What can be set of critics, and of a policy that climbs them"
     lr: float | Schedule = hp(3e-4, "learning rate of policy and temperature", up="learning is steady but slow", low=0)
     critic_lr: float | Schedule = hp(1e-3, "learning rate of the critics", up="the critics lag behind", low=0)
@@ -88,7 +89,6 @@ class CriticSettings(Algorithm):
                            "critics", low=1)
     hidden: tuple[int, ...] = hp((256, 256), "units of the hidden layers", up="behaviour is too simple",
                                  low=1, high=65_536, live=False)
-    body: str = hp("mlp", BODY, live=False)
 
 # %% ../../nbs/4_algos/443_sac.ipynb #9e5cc68f
 class Climbing(CriticSettings):
@@ -147,12 +147,12 @@ class EntropySettings(CriticSettings):
     n_critics: int = hp(2, "critics", up="values are too optimistic", low=1, high=100, live=False)
 
 # %% ../../nbs/4_algos/443_sac.ipynb #4510492c
-class Undecided(Climbing, EntropySettings):
+class Undecided(WithPolicy, Climbing, EntropySettings):
     "Part of SAC and its kin: a policy, and the price of its entropy"
 
     def actor(self, spec, rng, share=None): # of the largest entropy, for a choice
         "{name: network} of the policy, and of the price of its entropy"
-        body = bodied(self.body, spec.observation_space, self.hidden, rng)
+        body = self.body_for(spec.observation_space, rng)
         more = dict(activation="relu", box="squashed", generator=rng)
         policy = policy_net(spec.observation_space, spec.action_space, **body, **more)
         wanted = wanted_entropies(spec.action_space, share, self.target_entropy)
@@ -161,16 +161,6 @@ class Undecided(Climbing, EntropySettings):
     def alpha(self, nets):
         "The temperature: learned, or as it was set"
         return nets.temperature() if self.ent_coef is None else self.ent_coef
-
-    def noise(self, spec, nets):
-        return nets.policy.head.noise
-
-    def act(self, nets, obs, noise, carry):
-        act, _ = nets.policy(obs).act(noise)
-        return act, {}, carry
-
-    def probs(self, nets, obs):
-        return nets.policy(obs).probs
 
 # %% ../../nbs/4_algos/443_sac.ipynb #f46bf97d
 class PaidForEntropy(Undecided):

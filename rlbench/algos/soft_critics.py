@@ -8,6 +8,7 @@ __all__ = ['Stretch', 'lowest', 'average', 'lowest_of', 'Sampled', 'BoxCritics',
 
 # %% ../../nbs/4_algos/4425_soft_critics.ipynb #90f2afa0
 import gymnasium as gym
+import numpy as np
 import torch
 from torch import nn
 
@@ -85,20 +86,26 @@ class Thinned(Sampled):
         return self.critics(obs, act, keep)
 
 # %% ../../nbs/4_algos/4425_soft_critics.ipynb #a6d2636a
-def networks_alike(heads, space, hidden, outputs, generator, norm, body):
+def networks_alike(heads, space, hidden, outputs, generator, body):
     "So many networks alike, (B, ...) -> (B, outputs) each"
-    more = dict(outputs=outputs, gain=1., generator=generator, activation="relu", norm=norm)
+    more = dict(outputs=outputs, gain=1., generator=generator, activation="relu")
     return nn.ModuleList(MLP(space, **bodied(body, space, hidden, generator), **more) for _ in range(heads))
 
-# %% ../../nbs/4_algos/4425_soft_critics.ipynb #5a0b5858
+# %% ../../nbs/4_algos/4425_soft_critics.ipynb #7b1ea3fe
+def stretch_for(space):
+    "What brings actions to one scale: `Stretch` for numbers in a box that has ends; others stay as they are"
+    boxed = isinstance(space, gym.spaces.Box) and np.isfinite([space.low, space.high]).all()
+    return Stretch(space) if boxed else nn.Identity()
+
+# %% ../../nbs/4_algos/4425_soft_critics.ipynb #8f6ff517
 class BodyCritics(Sampled, nn.Module):
     "K value networks of observation and action with a body of any kind -> (B, K), or (B, K, parts)"
 
     def __init__(self, observation_space, action_space, hidden, generator, heads, body, parts=None):
         super().__init__()
         seen = gym.spaces.Tuple([observation_space, action_space])
-        self.nets = networks_alike(heads, seen, hidden, parts or 1, generator, "none", body)
-        self.stretch = Stretch(action_space)
+        self.nets = networks_alike(heads, seen, hidden, parts or 1, generator, body)
+        self.stretch = stretch_for(action_space)
         self.parts = parts
 
     def forward(self, obs, act):
@@ -121,7 +128,7 @@ def choice_and_boxes(space):
 class ChoiceCritics(nn.Module):
     "K value networks of observation and of the numbers in an action, with an output for each choice -> (B, K)"
 
-    def __init__(self, observation_space, action_space, hidden, generator, heads, norm="none", body="mlp"):
+    def __init__(self, observation_space, action_space, hidden, generator, heads, body="mlp"):
         super().__init__()
         self.name, self.boxes = choice_and_boxes(action_space)
         inner = parts_of(action_space) or {None: action_space}
@@ -130,7 +137,7 @@ class ChoiceCritics(nn.Module):
 
         seen = gym.spaces.Tuple([observation_space, *(inner[box] for box in self.boxes)])
         choices = int(inner[self.name].n)
-        self.nets = networks_alike(heads, seen, hidden, choices, generator, norm, body)
+        self.nets = networks_alike(heads, seen, hidden, choices, generator, body)
 
     def each_choice(self, obs, act):
         "The value of every choice beside the numbers in an action -> (B, K, A)"
@@ -157,6 +164,7 @@ def critics_for(algo, spec, rng, norm="none", parts=None):
     space = spec.action_space
     usual = spec.observation_space, space, algo.hidden, rng, algo.n_critics
     boxed = isinstance(space, gym.spaces.Box) and len(space.shape) == 1
-    if not boxed: return ChoiceCritics(*usual, norm, algo.body)
+    body = algo.body if norm == "none" else "layer_norm"
+    if not boxed: return ChoiceCritics(*usual, body)
     if algo.body == "mlp": return BoxCritics(*usual, norm=norm, parts=parts)
-    return BodyCritics(*usual, algo.body, parts)
+    return BodyCritics(*usual, body, parts)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from .algorithm import register
+from .algorithm import WithPolicy, register
 from .intentional import StepSettings, step_along
 from .streaming import RewardScale, Streaming, if_any, notice, online_norm, stream_net
 from ..core.batch import Batch
@@ -33,7 +33,7 @@ class StreamACSettings(StepSettings):
 # %% ../../nbs/4_algos/424_stream_ac.ipynb #14bc04ee
 @register("stream_ac")
 @dataclass(frozen=True)
-class StreamAC(Streaming, StreamACSettings):
+class StreamAC(Streaming, WithPolicy, StreamACSettings):
     "Stream AC(λ) (Elsayed, Vasan & Mahmood, 2024)"
     on_policy = True
 
@@ -41,19 +41,14 @@ class StreamAC(Streaming, StreamACSettings):
         space = spec.observation_space
         encode = online_norm(space, self.normalize_obs)   # both see the same
         head = head_for(spec.action_space, "state_gaussian")
-        policy = PolicyNet(stream_net(space, self.hidden, head.size, self.sparsity, rng, encode), head)
-        value = stream_net(space, self.hidden, 1, self.sparsity, rng, encode)
+        sparse = dict(sparsity=self.sparsity, generator=rng)
+        net = stream_net(space, outputs=head.size, **sparse, **self.body_for(space, rng, encode))
+        value = stream_net(space, outputs=1, **sparse, **self.body_for(space, rng, encode))
+        policy = PolicyNet(net, head)
         nets = dict(if_any(encode), policy=policy, value=value, scale=RewardScale(spec.num_envs))
         nets["policy_traces"] = self.traces(policy, spec.num_envs)
         nets["value_traces"] = self.traces(value, spec.num_envs)
         return nn.ModuleDict(nets)
-
-    def noise(self, spec, nets):
-        return nets.policy.head.noise
-
-    def act(self, nets, obs, noise, carry):
-        act, _ = nets.policy(obs).act(noise)
-        return act, {}, carry
 
     @torch.no_grad()
     def target(self, nets, row):
@@ -77,9 +72,5 @@ class StreamAC(Streaming, StreamACSettings):
     def values(self, nets, obs):
         return nets.value(obs).squeeze(-1) * nets.scale.unit
 
-    def probs(self, nets, obs):
-        return nets.policy(obs).probs
-
     def td_error(self, nets, batch):
-        row = Batch(batch, ret=batch.rew / nets.scale.unit, disc=self.gamma * ~batch.term)
-        return self.target(nets, row) * nets.scale.unit - self.values(nets, batch.obs)
+        return self.target(nets, self.in_units(nets, batch)) * nets.scale.unit - self.values(nets, batch.obs)

@@ -37,8 +37,10 @@ class ActingStreamQ(Streaming, StreamQSettings):
         space = spec.action_space
         if not isinstance(space, gym.spaces.Discrete) or space.start:
             raise SpaceProblem(f"stream_q needs Discrete actions that start at 0, got {space}; try stream_ac")
-        encode = online_norm(spec.observation_space, self.normalize_obs)
-        q = stream_net(spec.observation_space, self.hidden, int(space.n), self.sparsity, rng, encode)
+        seen = spec.observation_space
+        encode = online_norm(seen, self.normalize_obs)
+        shape = dict(outputs=int(space.n), sparsity=self.sparsity, generator=rng)
+        q = stream_net(seen, **shape, **self.body_for(seen, rng, encode))
         nets = dict(if_any(encode), q=q, scale=RewardScale(spec.num_envs), traces=self.traces(q, spec.num_envs))
         return nn.ModuleDict(nets)
 
@@ -64,12 +66,11 @@ class StreamQ(ActingStreamQ):
         q = of_action(all_q, batch.act)
         target = self.target(nets, batch)
         delta = target - q.detach()
-        thought_best = q == all_q.amax(-1)
-        fade = self.fade(batch) * thought_best
+        fade = self.fade(batch) * (q == all_q.amax(-1))   # 0 where it was not thought best
         step, trace = step_along(self, nets.traces, batch, fade, q, delta, self.kappa, self.eta)
         notice(self, nets, batch)
         return Batch(q=q.detach(), target=target, delta=delta, step_size=step, trace=trace)
 
     def td_error(self, nets, batch):
-        row = Batch(batch, ret=batch.rew / nets.scale.unit, disc=self.gamma * ~batch.term)
-        return (self.target(nets, row) - of_action(nets.q(batch.obs), batch.act)) * nets.scale.unit
+        q = of_action(self.values(nets, batch.obs), batch.act)
+        return self.target(nets, self.in_units(nets, batch)) * nets.scale.unit - q

@@ -22,7 +22,8 @@ from ..buffers.ring import Ring
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
-from ..policies.encoders import encoder, has_moments, normaliser
+from ..policies.bodies import Bodied
+from ..policies.encoders import Normaliser, encoder, has_moments
 from ..policies.networks import Perceptron, linears
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #ed7d2648
@@ -91,7 +92,7 @@ def sparsen(layer,     # nn.Linear or a convolution
 def online_norm(space,
                 wanted):# the setting normalize_obs
     "An encoder for observations of a Box: numbers by their running mean and deviation; others are encoded as always"
-    return normaliser(space) if wanted and has_moments(space) else "auto"
+    return Normaliser(space) if wanted and has_moments(space) else "auto"
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #d2ee9d2b
 def if_any(encode):
@@ -134,13 +135,20 @@ class RewardScale(nn.Module):
         "What counts as 1"
         return self.square.sqrt().float()
 
-    def update(self, row, gamma): # Batch (1,) with env, rew, term, trunc
-        "Count one more reward"
-        env = int(row.env)
-        total = gamma * float(self.sum[env]) + float(row.rew)             # quicker than with tensors of one
-        self.count += 1
-        self.square += (total**2 - self.square) / self.count
-        self.sum[env] = 0. if row.term or row.trunc else total
+    def forward(self, rew):
+        return rew / self.unit
+
+    def notice(self, rows, gamma): # Batch (B,) with index, rew, term, trunc, those of an environment in time
+        "Count rewards in what is usual"
+        envs = (rows.index % len(self.sum)).tolist()      # one number after another: quicker than with tensors of one
+        sums = self.sum.tolist()
+        totals = []
+        for env, rew, end in zip(envs, rows.rew.tolist(), (rows.term | rows.trunc).tolist()):
+            totals.append(gamma * sums[env] + rew)
+            sums[env] = 0. if end else totals[-1]
+        self.sum.copy_(self.sum.new_tensor(sums))
+        self.count += len(totals)
+        self.square += (self.square.new_tensor(totals)**2 - self.square).sum() / self.count
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #de1c6cb4
 def pass_back(traces,       # of a network's weights
@@ -161,12 +169,12 @@ def notice(algo,
     env = int(row.env)
     if row.ordinal <= nets.scale.reached[env]: return
     nets.scale.reached[env] = row.ordinal
-    if algo.normalize_reward: nets.scale.update(row, algo.gamma)
+    if algo.normalize_reward: nets.scale.notice(row, algo.gamma)
     if "norm" in nets: nets.norm[0].update(row.next_obs)
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #76f57e38
 @dataclass(frozen=True)
-class StreamSettings(Algorithm):
+class StreamSettings(Bodied, Algorithm):
     "What can be set"
     lr: float | Schedule = hp(1., "α, longest step along the traces; mostly its bound is far below",
                               up="learning is steady but slow", low=0)
@@ -180,8 +188,6 @@ class StreamSettings(Algorithm):
                          low=0, high=1, live=False)
     buffer_size: int = hp(1000, "transitions kept to look at, over all environments; learned from is the newest alone",
                           low=1, high=1_000_000_000, live=False)
-    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="behaviour is too simple",
-                                 low=1, high=65_536, live=False)
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #b8f49968
 class Streaming(OneStep):
@@ -198,9 +204,12 @@ class Streaming(OneStep):
         _, led_up_to = memory.follows(index)
         return Batch(index=index, env=memory.env_of(index), ordinal=memory.ordinal(index), first=~led_up_to)
 
+    def in_units(self, nets, rows):
+        "Rows (B,) with `ret` and `disc`, in the units of `nets.scale`"
+        return Batch(rows, ret=nets.scale(rows.rew), disc=self.gamma * ~rows.term)
+
     def targets(self, nets, rows, noise):
-        data = Batch(rows, ret=rows.rew / nets.scale.unit, disc=self.gamma * ~rows.term)
-        return data, one_by_one(rows)
+        return self.in_units(nets, rows), one_by_one(rows)
 
     def fade(self, row):
         "What is left of the traces when a row (1,) comes"

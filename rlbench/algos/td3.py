@@ -21,7 +21,6 @@ from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..core.spaces import SpaceProblem
-from ..policies.bodies import bodied
 from ..policies.distributions import Noise
 from ..policies.exploration import jitter, ou
 from ..policies.networks import follow, policy_net
@@ -93,7 +92,7 @@ class Deterministic(SlowTargets, Climbing):
 
     def nets(self, spec, rng):
         space = box_of(self, spec)
-        body = bodied(self.body, spec.observation_space, self.hidden, rng)
+        body = self.body_for(spec.observation_space, rng)
         policy = policy_net(spec.observation_space, space, **body, generator=rng, activation="relu", box="dirac")
         critic = critics_for(self, spec, rng)
         target = copy.deepcopy(critic).requires_grad_(False)

@@ -14,7 +14,7 @@ from .views import View
 
 # %% ../../nbs/8_lab/834_kept_views.ipynb #9476ebbf
 def parts_of_type(trainer, who, kind):
-    "Modules of a type in a behaviour's networks, in their order"
+    "Modules of a type, or of one of several, in a behaviour's networks, in their order"
     return [part for part in trainer.actors[who].nets.modules() if isinstance(part, kind)]
 
 # %% ../../nbs/8_lab/834_kept_views.ipynb #fa3ec3e6
@@ -30,7 +30,7 @@ def draw_moments(sheet, norm, most):
 
 # %% ../../nbs/8_lab/834_kept_views.ipynb #60e1b607
 class MomentsView(View):
-    "Means and deviations by which observations are normalised"
+    "Means and deviations by which observations are normalised, and the unit of rewards"
     name = "moments"
     title = "What is usual"
     help = ("mean and deviation of every number of an observation, by which networks see it, "
@@ -39,18 +39,21 @@ class MomentsView(View):
 
     @classmethod
     def fits(cls, trainer, who):
-        return bool(parts_of_type(trainer, who, RunningNorm))
+        return bool(parts_of_type(trainer, who, (RunningNorm, RewardScale)))
 
     def begin(self, trainer):
         "Nothing is remembered"
 
     def draw(self, trainer, moving):
-        norm = parts_of_type(trainer, self.who, RunningNorm)[0]
         sheet = Sheet(theme=self.theme)
-        draw_moments(sheet, norm, self.most)
-        self.said = norm.extra_repr()
+        told = []
+        for norm in parts_of_type(trainer, self.who, RunningNorm)[:1]:
+            draw_moments(sheet, norm, self.most)
+            told.append(norm.extra_repr())
         for scale in parts_of_type(trainer, self.who, RewardScale):
-            self.said += f"; a reward of {short(float(scale.unit))} counts as 1"
+            told.append(f"a reward of {short(float(scale.unit))} counts as 1")
+            sheet.text(8, 222, told[-1])
+        self.said = "; ".join(told)
         self.show(sheet.image, moving)
 
 # %% ../../nbs/8_lab/834_kept_views.ipynb #6b4f34c9

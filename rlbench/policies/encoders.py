@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CNNS', 'AsFloat', 'OneHot', 'conv', 'missing', 'CNN', 'picture_kind', 'AsChannels', 'as_one_picture', 'has_moments',
-           'normaliser', 'Together', 'size_of', 'box_encoder', 'module_for', 'encoder']
+           'Normaliser', 'Together', 'size_of', 'box_encoder', 'module_for', 'encoder']
 
 # %% ../../nbs/2_policies/21_encoders.ipynb #695084c7
 import math
@@ -112,11 +112,17 @@ def has_moments(space):
     "True for observations that are numbers, each with a mean and a deviation of its own"
     return isinstance(space, gym.spaces.Box) and not picture_kind(space)
 
-def normaliser(space):
+class Normaliser(nn.Sequential):
     "An encoder for observations of a Box: each number by its running mean and deviation; SpaceProblem for others"
-    if not has_moments(space):
-        raise SpaceProblem(f"normalize_obs needs observations that are numbers in a Box, got {space}")
-    return nn.Sequential(RunningNorm(space.shape), nn.Flatten() if space.shape else nn.Unflatten(0, (-1, 1)))
+
+    def __init__(self, space):
+        if not has_moments(space):
+            raise SpaceProblem(f"normalize_obs needs observations that are numbers in a Box, got {space}")
+        super().__init__(RunningNorm(space.shape), nn.Flatten() if space.shape else nn.Unflatten(0, (-1, 1)))
+
+    def notice(self, rows, gamma): # Batch of rows that were learned from; gamma is for rewards
+        "Count their observations in what is usual"
+        self[0].update(rows.obs)
 
 # %% ../../nbs/2_policies/21_encoders.ipynb #86f71f32
 class Together(nn.Module):

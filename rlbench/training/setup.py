@@ -270,9 +270,9 @@ def put_back_or_stay(trainer, tree, fresh):
 
 # %% ../../nbs/6_training/63_setup.ipynb #82a351a9
 def named(player):
-    "An algorithm's name; of an actor its algorithm's name and settings"
+    "An algorithm's name; of an actor its algorithm's name and settings, and in how many environments it learned"
     if isinstance(player, Actor):
-        return dict(algo=player.algo.name, settings=changed(player.algo))
+        return dict(algo=player.algo.name, settings=changed(player.algo), num_envs=player.spec.num_envs)
     return player if isinstance(player, str) else class_of(player).name
 
 # %% ../../nbs/6_training/63_setup.ipynb #8a571948
@@ -304,7 +304,7 @@ def checked_source(path, given, saved):
 # %% ../../nbs/6_training/63_setup.ipynb #fcc6502e
 def check_widths(settings, weights):
     "FileProblem where settings ask for wider networks than there are weights in a file, by name"
-    if getattr(settings, "body", "mlp") not in ("mlp", "simba"):
+    if getattr(settings, "body", "mlp") not in ("mlp", "layer_norm", "simba"):
         return                            # somebody's own: who knows what is in it
     memory = getattr(settings, "memory_size", None)
     widths = [*getattr(settings, "hidden", ()), *([memory] * 2 if memory else [])]
@@ -323,7 +323,16 @@ def check_scale(config, state, counted): # whether settings say how many environ
     if counted and envs_for(config) > rows:
         raise FileProblem(f"num_envs = {envs_for(config):,}, and the file holds the observations of {rows:,}")
 
-# %% ../../nbs/6_training/63_setup.ipynb #e70c213d
+# %% ../../nbs/6_training/63_setup.ipynb #808fa20c
+def rows_of(saved, weights):
+    "For how many environments the networks of a saved player are made; FileProblem where that is no number"
+    rows = saved.get("num_envs", 1)
+    if not isinstance(rows, int):
+        raise FileProblem(f"num_envs: {told_form(rows)}, expected a whole number")
+    most = max((len(weight) for weight in weights.values() if weight.ndim), default=1)
+    return max(1, min(rows, most))
+
+# %% ../../nbs/6_training/63_setup.ipynb #3df33d0b
 def saved_player(path, name, saved, source, actors, state):
     "One player of a file: an actor that is given, an algorithm's name, or an Actor as it is to be filled"
     if name in actors: return actors[name]
@@ -333,9 +342,10 @@ def saved_player(path, name, saved, source, actors, state):
     except ConfigError as problem:
         raise FileProblem(f"{path}: {name} was played by {saved['algo']} ({problem}); pass it: "
                           f"load(path, actors={{{name!r}: actor}})") from None
-    check_widths(algo, state["actors"][name]["nets"])
+    weights = state["actors"][name]["nets"]
+    check_widths(algo, weights)
     with contextlib.closing(source.vector(1, False)) as env:
-        spec = env.behaviours[name]
+        spec = replace(env.behaviours[name], num_envs=rows_of(saved, weights))
     return Actor(algo, algo.nets(spec, torch.Generator()), spec, np.random.default_rng(0))
 
 # %% ../../nbs/6_training/63_setup.ipynb #351b420e
