@@ -14,7 +14,6 @@ from .algorithm import register
 from .dqn import DQN, allowed, valued
 from .questions import return_distribution
 from ..buffers.off_policy import project
-from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..core.words import ConfigError
 from ..policies.heads import QNet, expected
@@ -127,7 +126,5 @@ class Rainbow(C51):
                        up="actions seldom matter", live=False)
     noisy: bool = hp(True, "learned noise in the last layers, besides exploration: with epsilon=0, instead of it",
                      live=False)
-    epsilon: float | Schedule = hp(0., "ε, probability of a random action besides the noise",
-                                   up="it settles too early", low=0, high=1)
     prioritized_replay_alpha: float = hp(.5, "rows are drawn in proportion to their last loss to this power; "
                                          "0 draws uniformly", up="few transitions teach something", low=0, high=1)

@@ -123,7 +123,7 @@ class DQNSettings(ReplaySettings):
                              up="it should persist in its oddities", low=1)
     noisy: bool = hp(False, "learned noise in the last layers, besides exploration: with epsilon=0, instead of it",
                      live=False)
-    sigma0: float = hp(.5, "deviation of that noise at the start, in units of 1 / sqrt(inputs)",
+    sigma0: float = hp(.1, "deviation of that noise at the start, in units of 1 / sqrt(inputs)",
                        up="it settles too early", low=0, live=False)
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #88e62708

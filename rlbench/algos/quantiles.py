@@ -77,7 +77,7 @@ class ImplicitNet(QuantileNet):
                   tau=None):  # (B, K); None: the middles
         "Returns (B, A, K) at cumulative probabilities"
         features = self.trunk(obs)
-        if tau is None: tau = self.middles.expand(len(features), -1)
+        if tau is None: tau = self.middles[None]          # of all states alike
         factors = self.embed((tau[..., None] * self.frequencies).cos()).relu()         # (B, K, size)
         noise = None if noise is None else noise[:, None]
         return self.read(features[:, None] * factors, noise).transpose(1, 2)
