@@ -106,6 +106,13 @@ def peer_speed(model, warm_up, steps):
     return rate(lambda n: model.learn(n, reset_num_timesteps=False), steps)
 
 
+def sbx_speed(algo, env):
+    "Steps a second of SBX, which compiles before the clock starts"
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    import sbx
+    return peer_speed(getattr(sbx, algo)("MlpPolicy", env, seed=0), 400, 1500)
+
+
 class Peer:
     "Stable-Baselines3 or SBX, with the same network and the same number of updates"
 
@@ -138,17 +145,10 @@ class Peer:
         return peer_speed(model, 300, 1500)
 
     def sac_sbx(self):
-        return self.sbx("SAC")
+        return sbx_speed("SAC", self.env("Pendulum-v1", 1))
 
     def td3_sbx(self):
-        return self.sbx("TD3")
-
-    def sbx(self, algo):
-        "Of SBX, compiled before the clock starts"
-        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-        import sbx
-        model = getattr(sbx, algo)("MlpPolicy", self.env("Pendulum-v1", 1), seed=0)
-        return peer_speed(model, 400, 1500)
+        return sbx_speed("TD3", self.env("Pendulum-v1", 1))
 
     def sample(self):
         from stable_baselines3.common.buffers import ReplayBuffer

@@ -45,7 +45,7 @@ def told(what):
     return [str(one.message) for one in found if one.category is NotTraced]
 
 
-@pytest.mark.filterwarnings("ignore::rlbench.training.traced.NotTraced")      # torch's interpreter refuses what pqn does
+@pytest.mark.filterwarnings("ignore::rlbench.training.traced.NotTraced")      # Python runs the list of pqn
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
 def test_like_eager_and_after_a_load(case, tmp_path):
     eager = run_of(case, 64)
@@ -151,7 +151,8 @@ def test_a_rewind_and_other_memory_behind_the_weights():
     here = run.snapshot()
     there = run.run(32).snapshot()
     run.restore(here)
-    for weight in run.learner.nets.parameters(): weight.data = weight.data.clone()
+    for weight in run.learner.nets.parameters():
+        weight.data = weight.data.clone()
     run.learner.actor.look()
     assert same(run.run(32).snapshot()["learners"], there["learners"])
 

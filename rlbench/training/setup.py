@@ -49,8 +49,8 @@ class TrainerSettings:
     log_every: int = hp(1000, "environment steps between two rows of metrics", low=1, live=False)
     threads: int = hp(1, "torch threads while running; small networks are fastest with one", up="networks are large",
                       low=1, high=1024, live=False)
-    trace: bool = hp(False, "write the operations of an update down once, and run that list: the same numbers with less "
-                     "Python; takes a second at first", up="networks are small and updates many", live=False)
+    trace: bool = hp(False, "write the operations of an update down once and run that list: the same numbers with less "
+                     "Python, after a second or two", up="networks are small", live=False)
 
 # %% ../../nbs/6_training/63_setup.ipynb #d09257fe
 def cast_for(env, algo):

@@ -37,7 +37,8 @@ class Noted:
         return type(self._algo)                           # so `super()` and `isinstance` go on as ever
 
     def __getattr__(self, name):
-        if name in self._known: return lambda nets: self._known[name]
+        if name in self._known:
+            return lambda nets: self._known[name]
         told = inspect.getattr_static(self._algo, name, None)
         if isinstance(told, property): return told.fget(self)
         found = getattr(self._algo, name)
@@ -46,7 +47,7 @@ class Noted:
         self._read[name] = found
         return found
 
-# %% ../../nbs/6_training/615_traced.ipynb #db720f01
+# %% ../../nbs/6_training/615_traced.ipynb #1e26715d
 class NotTraced(UserWarning):
     "Updates that go on as without `trace`, and why"
 
@@ -54,6 +55,7 @@ def first_line(problem):
     "What an error says, in short"
     return f"{type(problem).__name__}: {problem}".splitlines()[0]
 
+# %% ../../nbs/6_training/615_traced.ipynb #e5d8b796
 class Unread(TorchDispatchMode):
     "Nobody reads a number from a tensor"
 
@@ -62,7 +64,7 @@ class Unread(TorchDispatchMode):
             raise ValueError("a loss reads a number from a tensor, and the next one may be another")
         return func(*args, **kwargs or {})
 
-# %% ../../nbs/6_training/615_traced.ipynb #520b5873
+# %% ../../nbs/6_training/615_traced.ipynb #0ae18e4c
 class Turn(nn.Module):
     "One turn of a generator that reads these networks"
 
@@ -73,17 +75,24 @@ class Turn(nn.Module):
     def forward(self, losses):
         return next(losses, None)
 
+# %% ../../nbs/6_training/615_traced.ipynb #1fba9d21
 def weights_of(nets):
     "{name: tensor} of all that networks are made of"
     return dict(nets.named_parameters()) | dict(nets.named_buffers())
 
-def leaves(batch):
+# %% ../../nbs/6_training/615_traced.ipynb #f8d4cbeb
+def tensors_in(batch):
     "The tensors of a batch, those of nested ones included"
     found = []
     each(found.append, batch)
     return found
 
-# %% ../../nbs/6_training/615_traced.ipynb #41b2c3f0
+# %% ../../nbs/6_training/615_traced.ipynb #d6a256ed
+def slope_of(loss, parameters):
+    "The gradient of a loss as one vector"
+    return torch.cat([slope.flatten() for slope in grad(loss, parameters)])
+
+# %% ../../nbs/6_training/615_traced.ipynb #183adb50
 class Update:
     "One update as a function of tensors alone: weights for each turn, columns of the minibatch -> [tensor]"
 
@@ -106,16 +115,15 @@ class Update:
         raise ValueError("a group is stepped more than once")
 
     def turn(self, losses, weights):
-        "The next loss, its gradient as one vector, its parts; nothing when there are no more"
+        "The next loss, its gradient, its parts; nothing when there are no more"
         mine = weights_of(self.nets)
         here = {name: new.detach().requires_grad_(mine[name].requires_grad) for name, new in zip(mine, weights)}
         answer = functional_call(Turn(self.nets), {f"nets.{name}": here[name] for name in here}, (losses,))
         if answer is None: return []
         group, loss, named = answer
         new_of = {mine[name]: here[name] for name in here}
-        slopes = grad(loss, [new_of[one] for one in self.groups[group].parameters])
         self.told.append((group, list(named)))
-        return [loss, torch.cat([slope.flatten() for slope in slopes]), *named.values()]
+        return [loss, slope_of(loss, [new_of[one] for one in self.groups[group].parameters]), *named.values()]
 
 # %% ../../nbs/6_training/615_traced.ipynb #c6338d85
 def graph_of(update, turns, columns):
@@ -130,7 +138,7 @@ def graph_of(update, turns, columns):
     graph.eliminate_dead_code()
     return graph
 
-# %% ../../nbs/6_training/615_traced.ipynb #04805c4e
+# %% ../../nbs/6_training/615_traced.ipynb #ec2a7206
 def growth(one, two, sizes):
     "The factor by which an entry grows with the rows, None where it does not; of lists made for two numbers of rows"
     if isinstance(one, fx.Node) or one == two: return None
@@ -138,6 +146,7 @@ def growth(one, two, sizes):
     if type(one) is int and one * more == two * less and one % less == 0: return one // less
     raise ValueError(f"what is computed depends on the number of rows ({one} of {less}, {two} of {more})")
 
+# %% ../../nbs/6_training/615_traced.ipynb #ef0156eb
 def grown(graph, other, sizes):
     "[(node, its entries, their factors, how they are nested)] of all nodes that say how many rows there are"
     if [node.target for node in graph.nodes] != [node.target for node in other.nodes]:
@@ -210,8 +219,8 @@ class Recording:
 
     def shapes(self, batch, rows):
         "Tensors of the shapes that an update takes: weights for each turn, columns"
-        weights = [[torch.empty_like(one) for one in self.weights] for _ in range(self.turns)]
-        return weights, [one.new_empty(rows, *one.shape[1:]) for one in leaves(batch)]
+        weights = [list(map(torch.empty_like, self.weights)) for _ in range(self.turns)]
+        return weights, [one.new_empty(rows, *one.shape[1:]) for one in tensors_in(batch)]
 
 # %% ../../nbs/6_training/615_traced.ipynb #a410a810
 class Cut(Recording):
@@ -240,8 +249,9 @@ class Cut(Recording):
         "[Stage] before each of the steps"
         stages = self.stage_of()
         self.check(stages)
-        turns = range(len(self.told))
-        return [Stage([node for node in self.work if stages[node] == turn], set(self.outputs)) for turn in turns]
+        parts = [[] for _ in self.told]
+        for node in self.work: parts[stages[node]].append(node)
+        return [Stage(part, set(self.outputs)) for part in parts]
 
 # %% ../../nbs/6_training/615_traced.ipynb #2d3c5627
 class Recipe(Cut):
@@ -268,14 +278,15 @@ class Recipe(Cut):
 
     def __call__(self, batch):
         "One update -> (group, loss, gradient, named tensors) of each turn; whoever asks makes the steps between them"
-        columns = leaves(batch)
+        columns = tensors_in(batch)
         rows = len(columns[0])
         if rows not in self.stages: self.stages[rows] = self.sized(rows)
         values = dict(zip(self.inputs, self.weights * self.turns + columns))
         given = iter(self.outputs)
         for stage, (group, names) in zip(self.stages[rows], self.told):
             stage.run(values)
-            yield group, values[next(given)], values[next(given)], {name: values[next(given)] for name in names}
+            loss, gradient, *parts = (values[next(given)] for _ in range(2 + len(names)))
+            yield group, loss, gradient, dict(zip(names, parts))
 
 # %% ../../nbs/6_training/615_traced.ipynb #30c25e8a
 def quick_step(optimiser, vector):
@@ -294,7 +305,8 @@ def quick_step(optimiser, vector):
 def descend(group, # a FlatGroup
             gradient, named):
     "The group's step down a gradient that is known -> its length before it was shortened"
-    if [one.data_ptr() for one in group.parameters] != group.lying: group.follow()
+    if [one.data_ptr() for one in group.parameters] != group.lying:
+        group.follow()
     group.vector.grad = gradient
     norm = vector_norm(gradient).item()
     if not isfinite(norm): group.refuse(named)
@@ -302,12 +314,13 @@ def descend(group, # a FlatGroup
     quick_step(group.optimiser, group.vector)
     return norm
 
-# %% ../../nbs/6_training/615_traced.ipynb #10bb37f3
+# %% ../../nbs/6_training/615_traced.ipynb #a411ff90
 def alike_long(batch):
     "Whether all columns of a minibatch have as many rows, and more than one"
-    rows = {len(column) for column in leaves(batch)}
+    rows = {len(column) for column in tensors_in(batch)}
     return len(rows) == 1 and rows != {1}
 
+# %% ../../nbs/6_training/615_traced.ipynb #572ba4a2
 class Traced:
     "Part of learners whose updates are run as lists of operations, where there are such"
 
@@ -324,11 +337,13 @@ class Traced:
         known = {name: getattr(self.algo, name)(self.nets) for name in self.algo.asked}
         key = *known.values(), *batch
         made = self.recipes.get(key)
-        if key in self.recipes and (made is None or made.fits(self.algo)): return made
+        if key in self.recipes and (made is None or made.fits(self.algo)):
+            return made
         try: made = Recipe(self, batch, known)
         except Exception as problem:
             made = None
-            warnings.warn(f"{self.settings.name} is not traced, its updates go on as ever: {first_line(problem)}", NotTraced)
+            told = f"{self.settings.name} is not traced, its updates go on as ever: {first_line(problem)}"
+            warnings.warn(told, NotTraced)
         self.recipes[key] = made
         return made
 
@@ -343,13 +358,15 @@ class Traced:
                 parts |= named
         return parts, groups
 
-# %% ../../nbs/6_training/615_traced.ipynb #40988d01
+# %% ../../nbs/6_training/615_traced.ipynb #8f4a531a
 class TracedLearner(Traced, Learner):
     "A learner that runs its updates as lists of operations"
 
+# %% ../../nbs/6_training/615_traced.ipynb #fb5167cc
 class TracedOwnLearner(Traced, OwnLearner):
     "The same for somebody's algorithm; what cannot be traced is looked at as ever"
 
+# %% ../../nbs/6_training/615_traced.ipynb #ace97f0e
 def traced_learner_for(algo):
     "The kind of learner that an algorithm needs, if updates are to be traced"
     kind = learner_for(algo)
