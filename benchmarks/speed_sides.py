@@ -47,7 +47,7 @@ class Ours:
         return speed_of(trainer, 2048, 60 * 1024)
 
     def ppo_traced(self):
-        return self.ppo(trace=True)
+        return self.ppo(traced=True)
 
     def dqn(self, **more):
         from rlbench import Trainer
@@ -57,18 +57,18 @@ class Ours:
         return speed_of(trainer, 500, 8000)
 
     def dqn_traced(self):
-        return self.dqn(trace=True)
+        return self.dqn(traced=True)
 
     def sac(self, **more):
         from rlbench import Trainer
         return speed_of(Trainer("Pendulum-v1", "sac", **more), 300, 1500)
 
     def sac_sbx(self):
-        return self.sac(trace=True)
+        return self.sac(traced=True)
 
     def td3_sbx(self):
         from rlbench import Trainer
-        return speed_of(Trainer("Pendulum-v1", "td3", learning_starts=100, trace=True), 300, 1500)
+        return speed_of(Trainer("Pendulum-v1", "td3", learning_starts=100, traced=True), 300, 1500)
 
     def qlearning(self):
         return self.table("qlearning")

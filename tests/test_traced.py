@@ -49,7 +49,7 @@ def told(what):
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
 def test_like_eager_and_after_a_load(case, tmp_path):
     eager = run_of(case, 64)
-    traced = run_of(case, 64, trace=True)
+    traced = run_of(case, 64, traced=True)
     recipes = traced.learner.recipes.values()
     assert recipes and all(isinstance(recipe, Recipe) for recipe in recipes)
     assert traced.updates == eager.updates > 0
@@ -58,14 +58,14 @@ def test_like_eager_and_after_a_load(case, tmp_path):
     traced.until("update")                                # amid what is owed, where that is several
     traced.save(tmp_path / "run")
     loaded = load(tmp_path / "run")
-    assert loaded.settings.trace
+    assert loaded.settings.traced
     for run in (traced, loaded): run.run(16)
     assert same(traced.learner.state(), loaded.learner.state())
 
 
 def test_a_changed_setting_counts():
     case = CASES[0]
-    runs = [run_of(case, 32, trace=trace) for trace in (False, True)]
+    runs = [run_of(case, 32, traced=trace) for trace in (False, True)]
     still = run_of(case, 64)
     for run in runs:
         run.set(clip_range=.01, ent_coef=.5, lr=1e-2)
@@ -77,9 +77,9 @@ def test_what_moves_by_a_schedule_is_not_traced():
     runs = []
     case = CASES[0]
     moving = dict(clip_range="linear(.2, 0, 1000)")
-    assert "read clip_range" in "".join(told(lambda: runs.append(run_of(case, 32, trace=True, **moving))))
+    assert "read clip_range" in "".join(told(lambda: runs.append(run_of(case, 32, traced=True, **moving))))
     assert apart(runs[0], run_of(case, 32, **moving)) == 0
-    assert not told(lambda: run_of(case, 32, trace=True, lr="linear(.1, 0, 1000)"))      # no loss reads it
+    assert not told(lambda: run_of(case, 32, traced=True, lr="linear(.1, 0, 1000)"))      # no loss reads it
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Counting(PPO):
 def test_an_algorithm_that_looks_at_numbers_goes_on_as_ever(kind):
     algo = kind(n_steps=16, batch_size=8, hidden=(8,))
     runs = []
-    said = told(lambda: runs.append(Trainer("CartPole-v1", algo, trace=True).run(256)))
+    said = told(lambda: runs.append(Trainer("CartPole-v1", algo, traced=True).run(256)))
     assert len(said) == 1 and "not traced" in said[0]
     assert apart(runs[0], Trainer("CartPole-v1", algo).run(256)) == 0
 
@@ -115,7 +115,7 @@ def test_an_algorithm_of_ones_own_is_traced():
                 yield group, 2 * loss, named
 
     algo = Own(n_steps=16, batch_size=8, hidden=(8,))
-    traced = Trainer("CartPole-v1", algo, trace=True).run(256)
+    traced = Trainer("CartPole-v1", algo, traced=True).run(256)
     assert all(traced.learner.recipes.values())
     assert apart(traced, Trainer("CartPole-v1", algo).run(256)) < 1e-5
 
@@ -125,7 +125,7 @@ def test_without_torchs_interpreter(monkeypatch):
 
     monkeypatch.setattr(torch.jit, "trace", missing)
     runs = []
-    said = told(lambda: runs.append(run_of(CASES[2], 32, trace=True)))
+    said = told(lambda: runs.append(run_of(CASES[2], 32, traced=True)))
     assert "no torch.jit" in said[0]
     assert apart(runs[0], run_of(CASES[2], 32)) < 1e-5
 
@@ -133,11 +133,11 @@ def test_without_torchs_interpreter(monkeypatch):
 def test_without_a_compiler(monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    assert not told(lambda: run_of(CASES[2], 32, trace=True))
+    assert not told(lambda: run_of(CASES[2], 32, traced=True))
 
 
 def test_numbers_that_run_away_are_noticed_before_the_step():
-    run = run_of(CASES[0], 32, trace=True)
+    run = run_of(CASES[0], 32, traced=True)
     run.until(lambda event: event.kind == "process")
     run.learner.data.adv[:] = torch.inf
     before = run.snapshot()["learners"]["agent"]["actor"]["nets"]
@@ -147,7 +147,7 @@ def test_numbers_that_run_away_are_noticed_before_the_step():
 
 
 def test_a_rewind_and_other_memory_behind_the_weights():
-    run = run_of(CASES[0], 32, trace=True)
+    run = run_of(CASES[0], 32, traced=True)
     here = run.snapshot()
     there = run.run(32).snapshot()
     run.restore(here)
@@ -158,4 +158,4 @@ def test_a_rewind_and_other_memory_behind_the_weights():
 
 
 def test_tables_have_nothing_to_trace():
-    assert rlbench.Trainer("rlbench/CliffWalk-v0", "qlearning", trace=True).run(20).updates == 20
+    assert rlbench.Trainer("rlbench/CliffWalk-v0", "qlearning", traced=True).run(20).updates == 20

@@ -48,7 +48,7 @@ class TrainerSettings:
     log_every: int = hp(1000, "environment steps between two rows of metrics", low=1, live=False)
     threads: int = hp(1, "torch threads while running; small networks are fastest with one", up="networks are large",
                       low=1, high=1024, live=False)
-    trace: bool = hp(False, "write the operations of an update down once and run that list: the same numbers with less "
+    traced: bool = hp(False, "write the operations of an update down once and run that list: the same numbers with less "
                      "Python, after a second or two", up="networks are small", live=False)
 
 # %% ../../nbs/6_training/63_setup.ipynb #d09257fe
@@ -138,7 +138,7 @@ def new_learner(env, name, algo, streams, device, memory=None, trace=False):
 def new_actors_and_learners(env, cast, config, streams, memories):
     "({behaviour: Actor}, {behaviour: Learner} of those who learn)"
     device = checked_device(config.values["trainer"].device)
-    trace = config.values["trainer"].trace
+    trace = config.values["trainer"].traced
     actors = {}
     learners = {}
     for name, player in cast.items():

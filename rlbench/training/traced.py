@@ -49,7 +49,7 @@ class Noted:
 
 # %% ../../nbs/6_training/615_traced.ipynb #1e26715d
 class NotTraced(UserWarning):
-    "Updates that go on as without `trace`, and why"
+    "Updates that go on as without `traced`, and why"
 
 def first_line(problem):
     "What an error says, in short"
@@ -372,7 +372,7 @@ class TracedOwnLearner(Traced, OwnLearner):
     "The same for somebody's algorithm; what cannot be traced is looked at as ever"
 
 # %% ../../nbs/6_training/615_traced.ipynb #77829dd8
-def kind_of_learner(algo, trace):
+def kind_of_learner(algo, traced):
     "The kind of learner that an algorithm needs, with updates traced or not"
     kind = learner_for(algo)
-    return {Learner: TracedLearner, OwnLearner: TracedOwnLearner}.get(kind, kind) if trace else kind
+    return {Learner: TracedLearner, OwnLearner: TracedOwnLearner}.get(kind, kind) if traced else kind
