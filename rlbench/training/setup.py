@@ -48,7 +48,7 @@ class TrainerSettings:
     log_every: int = hp(1000, "environment steps between two rows of metrics", low=1, live=False)
     threads: int = hp(1, "torch threads while running; small networks are fastest with one", up="networks are large",
                       low=1, high=1024, live=False)
-    traced: bool = hp(False, "write the operations of an update down once and run that list: the same numbers with less "
+    traced: bool = hp(False, "write the operations of an update down once and run that list: the same numbers, less "
                      "Python, after a second or two", up="networks are small", live=False)
 
 # %% ../../nbs/6_training/63_setup.ipynb #d09257fe
