@@ -1,8 +1,8 @@
-"""How fast, beside Stable-Baselines3: every pair is measured in turn, in one call, on one thread.
+"""How fast, beside Stable-Baselines3 and SBX: every pair is measured in turn, in one call, on one thread.
 
-    python benchmarks/speed.py [--peer PYTHON] [--rounds 5] [--only ppo dqn sac sample gae qlearning sarsa] [--write]
+    python benchmarks/speed.py [--peer PYTHON] [--rounds 5] [--only ppo ppo_traced dqn …] [--write]
 
-PYTHON is an interpreter that has the peer (pip install stable-baselines3); without it, this one is tried.
+PYTHON is an interpreter that has the peers (pip install stable-baselines3 sbx-rl); without it, this one is tried.
 Both sides train the same network on the same environment with the same number of updates, and print one number.
 The peer has no tables; their goal is a number of steps a second.
 --write keeps the table in benchmarks/results/speed.md.
@@ -40,6 +40,10 @@ GOALS = dict(
     ppo=Goal("PPO, CartPole-v1, 8 environments x 128 steps, 4 epochs of 4 minibatches, 64x64", "steps/s", 2.0),
     dqn=Goal("DQN, CartPole-v1, one update of 64 a step, 64x64", "steps/s", 1.5),
     sac=Goal("SAC, Pendulum-v1, one update of 256 a step, 256x256", "steps/s", 1.0),
+    ppo_traced=Goal("the same PPO with traced=True", "steps/s", 3.0),
+    dqn_traced=Goal("the same DQN with traced=True", "steps/s", 2.0),
+    sac_sbx=Goal("the same SAC with traced=True, beside SBX", "steps/s", 1.0),
+    td3_sbx=Goal("TD3, Pendulum-v1, one update of 256 a step, 256x256, traced=True, beside SBX", "steps/s", 1.0),
     sample=Goal("uniform replay, 256 out of 1M transitions of 17 numbers", "µs", 0.5, more=False),
     gae=Goal("advantages, 2048 x 8", "µs", 0.1, more=False),
     qlearning=Goal("Q-learning, rlbench/CliffWalk-v0, nothing set", "steps/s", 5000, peer=False),
@@ -92,11 +96,11 @@ def line(name, peer, rounds):
 
 def versions_of(peer):
     "What the peer is"
-    asked = ("import stable_baselines3 as sb3, torch; "
-             "print(f'Stable-Baselines3 {sb3.__version__}, torch {torch.__version__}')")
+    asked = ("from importlib.metadata import version as v; import stable_baselines3, sbx; "
+             "print(f\"Stable-Baselines3 {v('stable-baselines3')}, torch {v('torch')}, SBX {v('sbx-rl')}\")")
     done = subprocess.run([peer, "-c", asked], capture_output=True, text=True)
     if done.returncode:
-        sys.exit("the peer is not there: pip install stable-baselines3, and pass that interpreter with --peer")
+        sys.exit("the peers are not there: pip install stable-baselines3 sbx-rl, and pass that interpreter with --peer")
     return done.stdout.strip()
 
 
@@ -114,7 +118,7 @@ def main():
         "",
         "`python benchmarks/speed.py --write`",
         "",
-        f"Medians of {args.rounds} rounds, the two sides in turn, one thread, CPU, {os.cpu_count()} cores, "
+        f"Medians of {args.rounds} rounds, the two sides in turn, one thread, seconds of the processor, "
         f"Python {platform.python_version()}; peer: {peer}.",
         "",
         "| what | rlbench | peer | ratio | goal | |",

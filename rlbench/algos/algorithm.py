@@ -51,6 +51,7 @@ class Algorithm:
     lr = None             # learning rate of the optimiser
     max_grad_norm = None  # longer gradients are shortened to it
     update = None         # tables: a method, instead of `losses`
+    asked = ()            # names of methods of the networks whose answers decide which losses there are
     in_numbers = False    # tables: True where `act` and `update` read arrays; otherwise tensors
 
     def groups(self, nets):

@@ -93,6 +93,7 @@ class CriticSettings(Bodied, Algorithm):
 # %% ../../nbs/4_algos/443_sac.ipynb #9e5cc68f
 class Climbing(CriticSettings):
     "Part of algorithms whose policy climbs critics"
+    asked = "climbs",
 
     def groups(self, nets):
         return {name: nets[name].parameters() for name in ("critic", "policy", "temperature") if name in nets}

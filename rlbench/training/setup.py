@@ -29,9 +29,9 @@ from ..core.words import ConfigError, unknown
 from ..envs.env import EnvProblem
 from ..envs.tabular import model_of
 from .actor import Actor, actor_for
-from .learner import learner_for
 from .presets import add_preset
 from .rule import BrokenOff, Lost, metrics_row
+from .traced import kind_of_learner
 
 # %% ../../nbs/6_training/63_setup.ipynb #d50dbb93
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class TrainerSettings:
     log_every: int = hp(1000, "environment steps between two rows of metrics", low=1, live=False)
     threads: int = hp(1, "torch threads while running; small networks are fastest with one", up="networks are large",
                       low=1, high=1024, live=False)
+    traced: bool = hp(False, "write the operations of an update down once and run that list: the same numbers, less "
+                     "Python, after a second or two", up="networks are small", live=False)
 
 # %% ../../nbs/6_training/63_setup.ipynb #d09257fe
 def cast_for(env, algo):
@@ -123,26 +125,28 @@ def spec_for(env, name, algo):
     return replace(spec, model=model_of(env.single)) if algo.exact else spec
 
 # %% ../../nbs/6_training/63_setup.ipynb #39a97618
-def new_learner(env, name, algo, streams, device, memory=None):
+def new_learner(env, name, algo, streams, device, memory=None, trace=False):
     "A learner with fresh networks, and the actor that acts with them"
     spec = spec_for(env, name, algo)
     if algo.in_numbers:
         device = "cpu"                    # one number after another: elsewhere each would be waited for
     nets = algo.nets(spec, streams.torch(f"{name}/init")).to(device)
     actor = actor_for(algo)(algo, nets, spec, streams[f"{name}/noise"], device)
-    return learner_for(algo)(name, algo, actor, streams[f"{name}/sample"], memory)
+    return kind_of_learner(algo, trace)(name, algo, actor, streams[f"{name}/sample"], memory)
 
 # %% ../../nbs/6_training/63_setup.ipynb #2615fe8c
 def new_actors_and_learners(env, cast, config, streams, memories):
     "({behaviour: Actor}, {behaviour: Learner} of those who learn)"
     device = checked_device(config.values["trainer"].device)
+    trace = config.values["trainer"].traced
     actors = {}
     learners = {}
     for name, player in cast.items():
         if isinstance(player, Actor):
             actors[name] = player.twin(streams[f"{name}/noise"])
             continue
-        learners[name] = new_learner(env, name, config.values[name], streams, device, memories.get(name))
+        settings = config.values[name]
+        learners[name] = new_learner(env, name, settings, streams, device, memories.get(name), trace)
         actors[name] = learners[name].actor
     return actors, learners
 
