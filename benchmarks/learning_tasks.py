@@ -86,9 +86,25 @@ DQN_LANDER = dict(
     prioritized_replay_beta="linear(0.4, 1, 300000)",
 )
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
-LANDER = dict(num_envs=16, n_steps=1024, n_epochs=4, batch_size=64, gamma=.999, gae_lambda=.98, ent_coef=.01)
-WALKER = dict(num_envs=32, n_steps=2048, n_epochs=10, batch_size=64, gamma=.999, clip_range=.18, normalize_obs=True)
-MUJOCO = dict(n_steps=256, n_epochs=10, batch_size=64, lr="linear(0.0003, 0, 1000000)", normalize_obs=True)
+LANDER = dict(num_envs=16, n_steps=1024, n_epochs=4, batch_size=64, lr=3e-4, gamma=.999, gae_lambda=.98)
+WALKER = dict(
+    num_envs=32,
+    n_steps=2048,
+    batch_size=64,
+    lr=3e-4,
+    gamma=.999,
+    ent_coef=0.,
+    clip_range=.18,
+    normalize_obs=True,
+    normalize_reward=True,
+)
+MUJOCO = dict(
+    batch_size=64,
+    lr="linear(0.0003, 0, 1000000)",
+    ent_coef=0.,
+    normalize_obs=True,
+    normalize_reward=True,
+)
 CLEANRL = "by CleanRL, 3 seeds, v4, rewards normalised, within 1,000,000 steps"
 SWING = dict(lr=3e-3, gamma=.95, tau=.02, n_epochs=100)
 FAMILIES = {
@@ -162,18 +178,18 @@ FAMILIES = {
     "policies, on-policy": {
         "reinforce-cartpole": tuned("CartPole-v1", "reinforce", 150, RLLIB_PG),
         "reinforce-no-baseline": Task("CartPole-v1", "reinforce", 50_000, 150, RLLIB_PG, dict(lr=.01, baseline=False)),
-        "ppo-defaults": Task("CartPole-v1", "ppo", 99_328, 475, SOLVED),
-        "ppo-defaults-acrobot": Task("Acrobot-v1", "ppo", 99_328, -100, SOLVED),
+        "ppo-defaults": Task("CartPole-v1", "ppo", 100_352, 475, SOLVED),
+        "ppo-defaults-acrobot": Task("Acrobot-v1", "ppo", 100_352, -100, SOLVED),
         "ppo-cartpole": tuned("CartPole-v1", "ppo", 475, SOLVED),
         "ppo-pendulum": tuned("Pendulum-v1", "ppo", -250, "threshold used by Tianshou's tests"),
         "ppo-pendulum-gsde": Task(
             "Pendulum-v1", "ppo", 98_304, -180, "-172 by rl-zoo3, one run, within 100,000 steps",
-            dict(num_envs=4, n_steps=1024, n_epochs=10, batch_size=64, gamma=.9, lr=1e-3, distribution="gsde"),
+            dict(num_envs=4, n_steps=1024, batch_size=64, gamma=.9, ent_coef=0., distribution="gsde"),
             note="-194 with lr falling to a tenth, one seed"),
         "ppo-acrobot": Task(
             "Acrobot-v1", "ppo", 401_408, -80, "-73.5 by rl-zoo3, one run, within 1,000,000 steps",
-            dict(num_envs=16, n_steps=256, n_epochs=4, batch_size=64, gae_lambda=.94, normalize_obs=True)),
-        "ppo-kl-cartpole": Task("CartPole-v1", "ppo_kl", 99_328, 475, SOLVED, dict(lr=1e-3)),
+            dict(num_envs=16, n_epochs=4, batch_size=64, lr=3e-4, gae_lambda=.94, ent_coef=0., normalize_obs=True)),
+        "ppo-kl-cartpole": Task("CartPole-v1", "ppo_kl", 100_352, 475, SOLVED),
         "ppo-lunar-lander": Task(
             "LunarLander-v3", "ppo", 999_424, 242, "242 by rl-zoo3, one run, v2", LANDER, long=True),
         "ppo-lunar-lander-continuous": Task(
@@ -205,7 +221,8 @@ FAMILIES = {
         "recurrent-repeat": Task(
             "rlbench/RepeatAfterMe-v0", "recurrent_ppo", 25_600, 50,
             "RLlib's PPO with LSTM, within 100,000 steps; the best is 98",
-            dict(env_settings=dict(delay=2, length=100), gamma=.9, lr=3e-3, n_steps=64, n_epochs=8, batch_size=128)),
+            dict(env_settings=dict(delay=2, length=100), gamma=.9, lr=3e-3, ent_coef=0., n_steps=64,
+                 n_epochs=8, batch_size=128)),
     },
     "policies, off-policy": {
         "sac-pendulum": Task("Pendulum-v1", "sac", 20_000, -170, "Stable-Baselines3's SAC, within as many steps"),
@@ -258,7 +275,7 @@ FAMILIES = {
             memory="pendulum-mixed"),
         "gail-cartpole": Task(
             "CartPole-v1", "gail", 40_960, 450, "nine tenths of the expert; from ten of his episodes, without a reward",
-            dict(gamma=.98, gae_lambda=.8, lr=1e-3, n_steps=32, batch_size=128), memory="cartpole-expert"),
+            dict(gamma=.98, gae_lambda=.8, ent_coef=0., n_steps=32), memory="cartpole-expert"),
     },
 }
 TASKS = {name: task for tasks in FAMILIES.values() for name, task in tasks.items()}

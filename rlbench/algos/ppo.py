@@ -49,9 +49,9 @@ def held_back(val, batch, clip_range):
 @dataclass(frozen=True)
 class RolloutSettings(Bodied, Algorithm):
     "What can be set where a policy and its critic learn from rollouts"
-    lr: float | Schedule = hp(3e-4, "learning rate of Adam", up="learning is steady but slow", low=0)
+    lr: float | Schedule = hp(1e-3, "learning rate of Adam", up="learning is steady but slow", low=0)
     gae_lambda: float = hp(.95, "λ of the advantage estimate", up="the critic is not to be trusted", low=0, high=1)
-    n_steps: int = hp(128, "steps of each environment in a rollout", up="rewards come late",
+    n_steps: int = hp(256, "steps of each environment in a rollout", up="rewards come late",
                       low=1, high=1_000_000, live=False)
     normalize_advantage: bool = hp(True, "advantages of a minibatch to mean 0 and deviation 1")
     normalize_obs: bool = hp(False, "observations to running mean 0 and deviation 1", live=False)
@@ -78,7 +78,7 @@ class RolloutSettings(Bodied, Algorithm):
 class ActorCriticSettings(RolloutSettings):
     "And where both step down one loss"
     vf_coef: float = hp(.5, "weight of the value loss", up="the critic lags behind", low=0)
-    ent_coef: float | Schedule = hp(0., "weight of the entropy bonus", up="it settles too early", low=0)
+    ent_coef: float | Schedule = hp(.01, "weight of the entropy bonus", up="it settles too early", low=0)
     max_grad_norm: float | None = hp(.5, "longest gradient", up="updates are cut too often", low=0)
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #91a3b8b0
@@ -90,7 +90,7 @@ class PPOSettings(ActorCriticSettings):
     clip_range_vf: float | Schedule | None = hp(None, "largest useful change of a value, in units of the return",
                                                 up="the critic lags behind", low=0)
     n_epochs: int = hp(10, "passes over a rollout", up="steps are dear", low=1, high=10_000)
-    batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
+    batch_size: int = hp(128, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
     target_kl: float | None = hp(None, "KL from the old policy above which the rest of the passes is skipped",
                                  up="it stops too early", low=0)
 

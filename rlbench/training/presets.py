@@ -21,17 +21,18 @@ class Preset:
 # %% ../../nbs/6_training/625_presets.ipynb #20d85d85
 TUNED = {
     ("CartPole-v1", "ppo"): Preset("ppo-cartpole", 99_840, dict(
-        gamma=.98, gae_lambda=.8, n_steps=32, n_epochs=20, batch_size=256,
+        gamma=.98, gae_lambda=.8, ent_coef=0., n_steps=32, n_epochs=20, batch_size=256,
         lr="linear(0.001, 0, 100000)", clip_range="linear(0.2, 0, 100000)")),
     ("Pendulum-v1", "ppo"): Preset("ppo-pendulum", 198_656, dict(
-        gamma=.9, n_steps=256, n_epochs=10, batch_size=128, max_grad_norm=None, lr="linear(0.001, 0.0001, 200000)")),
+        gamma=.9, ent_coef=0., max_grad_norm=None, lr="linear(0.001, 0.0001, 200000)")),
     ("CartPole-v1", "reinforce"): Preset("reinforce-cartpole", 50_000, dict(lr=.01)),
     ("rlbench/StatelessCartPole-v0", "recurrent_ppo"): Preset("recurrent-cartpole", 199_936, dict(
-        gamma=.98, gae_lambda=.8, n_steps=32, n_epochs=10, normalize_obs=True,
+        gamma=.98, gae_lambda=.8, ent_coef=0., n_steps=32, normalize_obs=True,
         lr="linear(0.002, 0, 200000)", clip_range="linear(0.2, 0, 200000)")),
-    ("rlbench/Forbidden-v0", "ppo"): Preset("masked-ppo", 20_480, dict(n_steps=64, n_epochs=4, batch_size=128)),
+    ("rlbench/Forbidden-v0", "ppo"): Preset("masked-ppo", 20_480, dict(
+        n_steps=64, n_epochs=4, lr=3e-4, ent_coef=0.)),
     ("rlbench/SideAndForce-v0", "ppo"): Preset("hybrid-ppo", 20_480, dict(
-        n_steps=64, n_epochs=4, batch_size=128, lr=3e-3, gamma=0.)),
+        n_steps=64, n_epochs=4, lr=3e-3, ent_coef=0., gamma=0.)),
     ("rlbench/CliffWalk-v0", "qlearning"): Preset("qlearning-cliff", 40_000, dict(gamma=1., lr=.5, epsilon=.1)),
 }
 PRESETS = dict(tuned=TUNED)
