@@ -311,7 +311,7 @@ def test_a_bare_name_means_every_section_that_has_it():
     assert config.explain("runner.gamma").value == .6
     assert config.where("chaser.gamma") == "python" and config.where("runner.gamma") == "command line"
     assert config.diff() == {"chaser.gamma": .5, "runner.gamma": .6, "chaser.lr": .1}
-    assert config.values["runner"].n_steps == 128
+    assert config.values["runner"].n_steps == 256
     config.add("python", dict(n_steps=4))
     assert config.values["runner"].n_steps == 4
     assert "n_steps belongs to section 'runner', not 'chaser'" in refusal(config.add, "python", {"chaser.n_steps": 4})
