@@ -78,12 +78,6 @@ class Trial(Task):
     def whole(self):
         return whole(self.algo, self.settings)
 
-    def trainer(self, seed):
-        if self.env.startswith("MinAtar"):
-            from minatar.gym import register_envs
-            register_envs()
-        return super().trainer(seed)
-
 
 def candidates_of(algo):
     "{name: settings}: the defaults as they stand, and the others"

@@ -26,7 +26,7 @@ class Task:
         from benchmarks.datasets import dataset
         from rlbench.buffers.datasets import load_ring
         memory = self.memory and load_ring(dataset(self.memory))
-        return Trainer(self.env, self.algo, seed=seed, memory=memory, preset=self.preset, **self.settings)
+        return Trainer(self.env, self.algo, seed=seed, memory=memory, preset=self.preset, traced=True, **self.settings)
 
     @property
     def told(self):

@@ -17,6 +17,7 @@ ROLLOUT = dict(SMALL, n_steps=16, num_envs=2)
 REPLAY = dict(SMALL, learning_starts=8, batch_size=8)
 CASES = [
     ("ppo", "CartPole-v1", dict(ROLLOUT, n_epochs=2, batch_size=8, clip_range_vf=.2)),    # minibatches of several sizes
+    ("trpo", "Pendulum-v1", dict(ROLLOUT, normalize_obs=True)),                           # what two networks share
     ("a2c", "Pendulum-v1", ROLLOUT),
     ("dqn", "CartPole-v1", dict(REPLAY, prioritized_replay_alpha=.5)),
     ("c51", "CartPole-v1", REPLAY),

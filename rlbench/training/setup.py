@@ -125,20 +125,20 @@ def spec_for(env, name, algo):
     return replace(spec, model=model_of(env.single)) if algo.exact else spec
 
 # %% ../../nbs/6_training/63_setup.ipynb #39a97618
-def new_learner(env, name, algo, streams, device, memory=None, trace=False):
+def new_learner(env, name, algo, streams, device, memory=None, traced=False):
     "A learner with fresh networks, and the actor that acts with them"
     spec = spec_for(env, name, algo)
     if algo.in_numbers:
         device = "cpu"                    # one number after another: elsewhere each would be waited for
     nets = algo.nets(spec, streams.torch(f"{name}/init")).to(device)
     actor = actor_for(algo)(algo, nets, spec, streams[f"{name}/noise"], device)
-    return kind_of_learner(algo, trace)(name, algo, actor, streams[f"{name}/sample"], memory)
+    return kind_of_learner(algo, traced)(name, algo, actor, streams[f"{name}/sample"], memory)
 
 # %% ../../nbs/6_training/63_setup.ipynb #2615fe8c
 def new_actors_and_learners(env, cast, config, streams, memories):
     "({behaviour: Actor}, {behaviour: Learner} of those who learn)"
     device = checked_device(config.values["trainer"].device)
-    trace = config.values["trainer"].traced
+    traced = config.values["trainer"].traced
     actors = {}
     learners = {}
     for name, player in cast.items():
@@ -146,7 +146,7 @@ def new_actors_and_learners(env, cast, config, streams, memories):
             actors[name] = player.twin(streams[f"{name}/noise"])
             continue
         settings = config.values[name]
-        learners[name] = new_learner(env, name, settings, streams, device, memories.get(name), trace)
+        learners[name] = new_learner(env, name, settings, streams, device, memories.get(name), traced)
         actors[name] = learners[name].actor
     return actors, learners
 

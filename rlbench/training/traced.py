@@ -97,7 +97,8 @@ def one_turn(update, losses, weights):
     "The next loss, its gradient, its parts; nothing when there are no more"
     mine = weights_of(update.nets)
     here = {name: new.detach().requires_grad_(mine[name].requires_grad) for name, new in zip(mine, weights)}
-    answer = functional_call(Turn(update.nets), {f"nets.{name}": here[name] for name in here}, (losses,))
+    given = {f"nets.{name}": here[name] for name in here}
+    answer = functional_call(Turn(update.nets), given, (losses,), tie_weights=False)     # one name is enough for each
     if answer is None: return []
     group, loss, named = answer
     new_of = {mine[name]: here[name] for name in here}
