@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ from rlbench.core.state import FileProblem, read_tree, same, write_tree
 from rlbench.launch.cli import main
 from rlbench.training.callbacks import HOOKS, Callbacks, read_only
 from rlbench.training.checkpoints import RunProblem, find_run, newest
-from rlbench.training.runs import crossed
+from rlbench.training.runs import GreedyFallsShort, crossed
 from rlbench.training.train import train
 
 SETTINGS = ("learning_starts=100", "hidden=16,16", "checkpoint_every=300", "eval_every=500", "eval_episodes=2",
@@ -157,6 +158,31 @@ def test_hooks_hear_of_evaluations_and_loaded_checkpoints(tmp_path):
     train("CartPole-v1", "ppo", steps=104, callbacks=[Judge()], **settings)
     train("CartPole-v1", "ppo", steps=104, callbacks=[Judge()], resume=True, **settings)
     assert heard[:2] == ["start", 2] and heard[2] >= 104 and len(heard) == 3
+
+
+class Change(gym.Env):
+    "A reward for every action that is not the last one again, which nobody sees: greedy play returns nothing"
+    observation_space = gym.spaces.Box(0, 1, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = self.last = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        rew = float(self.steps > 1 and action != self.last)
+        self.last = action
+        return np.zeros(1, np.float32), rew, self.steps == 10, False, {}
+
+
+def test_greedy_play_that_falls_short_is_told_once(tmp_path, recwarn):
+    how = dict(folder=tmp_path, eval_every=300, progress=False)
+    train(Change, "ppo", run_id="change", lr=0., steps=2000, **how)
+    train("CartPole-v1", "ppo", run_id="pole", steps=800, **how)                # in two evaluations alone
+    told = [str(one.message) for one in recwarn if one.category is GreedyFallsShort]
+    assert len(told) == 1 and "greedy play returns 0 (10 episodes), exploring 4" in told[0]
 
 
 def test_multiples_are_never_missed():

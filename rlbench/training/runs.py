@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RunSettings', 'unit_of', 'crossed', 'finite', 'as_csv', 'MetricsFiles', 'Status', 'mark_of', 'found_by_name',
-           'evaluation_row', 'tell_evaluation', 'standing', 'best_file', 'keep_best', 'save_newest', 'summary_writer',
-           'draw_row', 'RunFolder', 'rows_until', 'take_up']
+           'evaluation_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'standing', 'best_file', 'keep_best',
+           'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until', 'take_up']
 
 # %% ../../nbs/6_training/67_runs.ipynb #1cf0b57b
 import csv
@@ -13,8 +13,12 @@ import io
 import json
 import math
 import time
+import warnings
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from ..core.config import read_config
 from ..core.settings import hp
@@ -162,6 +166,19 @@ def tell_evaluation(trainer, episodes, hooks):
         hook.on_evaluate_end(trainer, found)
     return found
 
+# %% ../../nbs/6_training/67_runs.ipynb #2d8ec372
+class GreedyFallsShort(UserWarning):
+    "Greedy play returns far less than the play that it was learned from"
+
+def short_of(tried, found): # returns of exploring and of greedy episodes
+    "How far greedy play lies below exploring play, in words; nothing where it may be chance"
+    if min(len(tried), len(found)) < 5: return ""
+    gap = np.mean(tried) - np.mean(found)
+    error = math.sqrt(np.var(tried) / len(tried) + np.var(found) / len(found))
+    if gap <= max(3 * error, .2 * abs(np.mean(tried))): return ""
+    return (f"greedy play returns {np.mean(found):.4g} ({len(found)} episodes), exploring {np.mean(tried):.4g} (the "
+            f"last {len(tried)}), as in the two evaluations before; learn with smaller steps, or act as in training")
+
 # %% ../../nbs/6_training/67_runs.ipynb #c2e10ed9
 def standing(trainer):
     "Where a run stands: counts, and how every behaviour does"
@@ -234,6 +251,7 @@ class RunFolder:
         self.before = 0                                   # where the run stood at the last event
         self.told = 0                                     # rows of the trainer's metrics that are written
         self.evaluations = []                             # steps that each evaluation took
+        self.short = Counter()                            # evaluations in a row in which greedy play fell short
         self.started = time.time()
 
     def __call__(self, trainer, event):
@@ -269,6 +287,15 @@ class RunFolder:
         self.write(row)
         for who, one in found_by_name(trainer, found).items():
             keep_best(trainer, who, one.mean, self.status, self.unit)
+            if who in trainer.learners: self.compare(trainer, who, one)
+
+    def compare(self, trainer, who, found):
+        "Say that greedy play falls short of the play that it was learned from, once it has for the third time running"
+        tried = [episode.ret for episode in trainer.env.episodes[who].finished]
+        told = short_of(tried, found.returns)
+        self.short[who] = self.short[who] + 1 if told else 0
+        if self.short[who] == 3:
+            warnings.warn(f"{who} at {getattr(trainer, self.unit):,} {self.unit}: {told}", GreedyFallsShort)
 
     def checkpoint(self, trainer, state="running"):
         "Write the whole run, forget the oldest checkpoints, say how far we are"
