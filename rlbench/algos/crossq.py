@@ -27,12 +27,13 @@ def renormalised(x,         # (K, B, units)
                  most):     # largest factor between the deviations; 1 is plain batch normalisation
     "x normalised by its own statistics, corrected towards the running ones; and its own: mean, variance (K, 1, units)"
     own_mean = x.mean(1, keepdim=True)
-    own_var = x.var(1, correction=0, keepdim=True)
+    centred = x - own_mean
+    own_var = centred.square().mean(1, keepdim=True)      # `var` takes ten times as long over this axis
     own_std = (own_var + 1e-3).sqrt()
     std = (var + 1e-3).sqrt()
     factor = (own_std / std).detach().clamp(1 / most, most)
     shift = ((own_mean - mean) / std).detach().clamp(1 - most, most - 1)
-    return (x - own_mean) / own_std * factor + shift, own_mean.detach(), own_var.detach()
+    return centred / own_std * factor + shift, own_mean.detach(), own_var.detach()
 
 # %% ../../nbs/4_algos/463_crossq.ipynb #4b905388
 class RenormStack(nn.Module):
