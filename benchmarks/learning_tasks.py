@@ -121,11 +121,10 @@ FAMILIES = {
     "streaming": {
         "stream-q-cartpole": Task(
             "CartPole-v1", "stream_q", 50_000, 475, SOLVED + "; the worst seed at 400",
+            dict(epsilon="linear(1, 0.01, 5000)")),
+        "stream-q-intentional": Task(
+            "CartPole-v1", "stream_q", 50_000, 475, SOLVED,
             dict(step_rule="intentional", eta="linear(0.25, 0.01, 50000)", epsilon="linear(1, 0.01, 5000)")),
-        "stream-q-bounded": Task(
-            "CartPole-v1", "stream_q", 50_000, 475, SOLVED, dict(epsilon="linear(1, 0.01, 5000)"),
-            note="bounded steps do not get shorter towards the end: 500 on the way in four of five seeds, then away "
-                 "again; with kappa rising from 2 to 20 one of two seeds came to 456, the other to 33"),
         "stream-q-acrobot": Task(
             "Acrobot-v1", "stream_q", 100_000, -100, SOLVED,
             dict(step_rule="intentional", eta="linear(0.5, 0.1, 100000)", epsilon="linear(1, 0.01, 10000)")),

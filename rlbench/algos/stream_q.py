@@ -66,8 +66,8 @@ class StreamQ(ActingStreamQ):
         q = of_action(all_q, batch.act)
         target = self.target(nets, batch)
         delta = target - q.detach()
-        fade = self.fade(batch) * (q == all_q.amax(-1))   # 0 where it was not thought best
-        step, trace = step_along(self, nets.traces, batch, fade, q, delta, self.kappa, self.eta)
+        step, trace = step_along(self, nets.traces, batch, self.fade(batch), q, delta, self.kappa, self.eta)
+        nets.traces.over[batch.env] = q < all_q.amax(-1)  # it was not thought best
         notice(self, nets, batch)
         return Batch(q=q.detach(), target=target, delta=delta, step_size=step, trace=trace)
 

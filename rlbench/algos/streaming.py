@@ -51,6 +51,7 @@ class WeightTraces(nn.Module):
         size = sum(weight.numel() for weight in self.weights)
         self.register_buffer("z", torch.zeros(num_envs, size))
         self.register_buffer("reached", torch.full((num_envs,), -1))      # the last row that raised them
+        self.register_buffer("over", torch.zeros(num_envs, dtype=torch.bool))     # nothing is left when the next comes
 
     def step(self, row,     # Batch (1,) with env and ordinal
              fade,          # what is left of the traces
@@ -59,7 +60,7 @@ class WeightTraces(nn.Module):
         env = int(row.env)
         new = bool(row.ordinal > self.reached[env])
         if new:
-            self.z[env] = fade * self.z[env] + gradient
+            self.z[env] = fade * ~self.over[env] * self.z[env] + gradient
             self.reached[env] = row.ordinal
         return self.z[env], new
 
