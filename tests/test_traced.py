@@ -23,6 +23,7 @@ CASES = [
     ("c51", "CartPole-v1", REPLAY),
     ("sac", "rlbench/SideAndForce-v0", REPLAY),
     ("td3", "Pendulum-v1", dict(REPLAY, policy_delay=2)),
+    ("crossq", "Pendulum-v1", dict(REPLAY, critic_hidden=(8,))),
     ("pqn", "CartPole-v1", dict(ROLLOUT, n_epochs=1, batch_size=8)),
 ]
 
