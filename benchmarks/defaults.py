@@ -31,17 +31,39 @@ WORLDS = {                                         # what chance returns, and wh
     "LunarLander-v3": (-170, 250),
     "Pendulum-v1": (-1240, -150),
     "MountainCarContinuous-v0": (-33, 94),
+    "LunarLanderContinuous-v3": (-170, 250),
     "MinAtar/Breakout-v1": (.4, 10),
 }
 CHOICES = ("CartPole-v1", "Acrobot-v1", "LunarLander-v3", "MinAtar/Breakout-v1")
 BOXES = ("Pendulum-v1", "MountainCarContinuous-v0")
-ROLLOUTS = dict(zip(CHOICES + BOXES, (40_000, 40_000, 150_000, 60_000, 40_000, 20_000)))
+BOTH = CHOICES + BOXES
+ROLLOUTS = dict(zip(BOTH, (40_000, 40_000, 150_000, 60_000, 40_000, 20_000)))
+SHORT = dict(zip(BOTH, (40_000, 40_000, 80_000, 20_000, 40_000, 20_000)))
 REPLAYS = dict(zip(CHOICES, (20_000, 20_000, 50_000, 30_000)))
+SLOW = dict(zip(CHOICES, (20_000, 20_000, 30_000, 10_000)))
+ACTIONS = {"Pendulum-v1": 5_000, "MountainCarContinuous-v0": 5_000, "LunarLanderContinuous-v3": 10_000}
 STEPS = dict(                                      # of the environment, at most 6 CPU minutes a candidate
     ppo=ROLLOUTS,
+    a2c=SHORT,
+    trpo=SHORT,
+    impala=SHORT,
+    reinforce=SHORT,
+    pqn=dict(zip(CHOICES, (80_000, 80_000, 150_000, 60_000))),
     dqn=REPLAYS,
+    c51=SLOW,
+    qr_dqn=SLOW,
+    iqn=SLOW,
+    rainbow=SLOW,
+    stream_q=dict(zip(CHOICES, (20_000, 20_000, 20_000, 5_000))),
+    stream_ac=dict(zip(BOTH, (20_000, 20_000, 20_000, 5_000, 20_000, 20_000))),
     sac=dict.fromkeys(BOXES, 5_000) | dict.fromkeys(CHOICES, 4_000),
+    td3=ACTIONS,
+    ddpg=ACTIONS,
+    tqc=ACTIONS,
+    crossq=ACTIONS,
 )
+SB3_DQN = dict(n_step=1, lr=1e-4, train_freq=4, gradient_steps=1, target_update_interval=10_000)
+SMALL = dict(hidden=[64, 64], batch_size=128)
 CANDIDATES = dict(                                 # beside the defaults as they stand
     ppo={
         "short": dict(n_steps=128, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.95, ent_coef=0.),
@@ -51,12 +73,52 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "middle": dict(n_steps=256, n_epochs=10, batch_size=128, lr=6e-4, gae_lambda=.95, ent_coef=.01),
         "long": dict(n_steps=512, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.98, ent_coef=.01),
     },
-    dqn={
-        "SB3": dict(n_step=1, lr=1e-4, train_freq=4, gradient_steps=1, target_update_interval=10_000),
+    a2c={
+        "entropy": dict(n_steps=5, gae_lambda=1., ent_coef=.01),
+        "long": dict(n_steps=16, gae_lambda=.95, ent_coef=.01),
     },
+    trpo={
+        "SB3": dict(n_steps=256),
+        "bold": dict(n_steps=128, target_kl=.02),
+    },
+    impala={
+        "RLlib": dict(n_steps=50, lr=5e-4, ent_coef=.01),
+        "middle": dict(n_steps=20, lr=7e-4, ent_coef=.01),
+    },
+    reinforce={
+        "steep": dict(lr=.01),
+        "few": dict(n_episodes=2),
+    },
+    pqn={
+        "CleanRL": dict(num_envs=4, n_steps=128, lr=2.5e-4, batch_size=128),
+        "steep": dict(lr=1e-3),
+    },
+    dqn={"SB3": SB3_DQN},
+    c51={"CleanRL": dict(n_step=1, lr=2.5e-4, train_freq=10, gradient_steps=1, target_update_interval=500)},
+    qr_dqn={"SB3": SB3_DQN | dict(lr=5e-5, quantiles=200)},
+    iqn={"many": dict(samples=32)},
+    rainbow={"without noise": dict(noisy=False)},
+    stream_q={"intentional": dict(step_rule="intentional")},
+    stream_ac={"intentional": dict(step_rule="intentional")},
     sac={
-        "small": dict(lr=3e-4, critic_lr=1e-3, batch_size=128, hidden=[64, 64]),
+        "small": dict(lr=3e-4, critic_lr=1e-3, **SMALL),
         "quick": dict(lr=1e-3, critic_lr=1e-3, tau=.01, batch_size=256, hidden=[256, 256]),
+    },
+    td3={
+        "small": SMALL,
+        "noisy": dict(exploration_noise=.3),
+    },
+    ddpg={
+        "small": SMALL,
+        "noisy": dict(exploration="ou", exploration_noise=.3),
+    },
+    tqc={
+        "small": SMALL,
+        "steep": dict(lr=1e-3),
+    },
+    crossq={
+        "small": SMALL | dict(critic_hidden=[128, 128]),
+        "steep": dict(lr=1e-3),
     },
 )
 

@@ -106,7 +106,6 @@ MUJOCO = dict(
     normalize_reward=True,
 )
 CLEANRL = "by CleanRL, 3 seeds, v4, rewards normalised, within 1,000,000 steps"
-SWING = dict(lr=3e-3, gamma=.95, tau=.02, n_epochs=100)
 FAMILIES = {
     "tables": {
         "qlearning-cliff": tuned(
@@ -189,9 +188,7 @@ FAMILIES = {
             "Pendulum-v1", "ppo", 98_304, -180, "-172 by rl-zoo3, one run, within 100,000 steps",
             dict(num_envs=4, n_steps=1024, batch_size=64, gamma=.9, ent_coef=0., distribution="gsde"),
             note="-194 with lr falling to a tenth, one seed"),
-        "ppo-acrobot": Task(
-            "Acrobot-v1", "ppo", 401_408, -80, "-73.5 by rl-zoo3, one run, within 1,000,000 steps",
-            dict(num_envs=16, n_epochs=4, batch_size=64, lr=3e-4, gae_lambda=.94, ent_coef=0., normalize_obs=True)),
+        "ppo-acrobot": tuned("Acrobot-v1", "ppo", -80, "-73.5 by rl-zoo3, one run, within 1,000,000 steps"),
         "ppo-kl-cartpole": Task("CartPole-v1", "ppo_kl", 100_352, 475, SOLVED),
         "ppo-lunar-lander": Task(
             "LunarLander-v3", "ppo", 999_424, 242, "242 by rl-zoo3, one run, v2", LANDER, long=True),
@@ -208,12 +205,10 @@ FAMILIES = {
         "trpo-defaults": Task("CartPole-v1", "trpo", 99_328, 495, "rl-zoo3's TRPO: 500 within 100,000 steps"),
         "trpo-defaults-acrobot": Task(
             "Acrobot-v1", "trpo", 99_328, -85, "rl-zoo3's TRPO: -83 within 100,000 steps"),
-        "trpo-mountaincar-continuous": Task(
-            "MountainCarContinuous-v0", "trpo", 49_152, 92, "rl-zoo3's TRPO: 92.5 within 50,000 steps",
-            dict(normalize_obs=True, num_envs=2, n_steps=1024)),
-        "impala-cartpole": Task(
-            "CartPole-v1", "impala", 500_000, 450, "RLlib's IMPALA, within 2,000,000 steps; 4 updates behind",
-            dict(staleness=4, lr="linear(0.0007, 0, 500000)")),
+        "trpo-mountaincar-continuous": tuned(
+            "MountainCarContinuous-v0", "trpo", 92, "rl-zoo3's TRPO: 92.5 within 50,000 steps"),
+        "impala-cartpole": tuned(
+            "CartPole-v1", "impala", 450, "RLlib's IMPALA, within 2,000,000 steps; 4 updates behind"),
         "masked-ppo": tuned("rlbench/Forbidden-v0", "ppo", 25.7, "95 % of the optimum, 27.09 by counting the masks"),
         "hybrid-ppo": tuned(
             "rlbench/SideAndForce-v0", "ppo", 7.2,
@@ -255,12 +250,9 @@ FAMILIES = {
         "sac-cartpole": Task(
             "CartPole-v1", "sac", 50_000, 450, "406 by SLM-Lab, within 200,000 steps",
             dict(lr=1e-3, tau=.05, target_entropy_scale=.3, batch_size=64, hidden=[64, 64])),
-        "sac-hybrid": Task(
-            "rlbench/SideAndForce-v0", "sac", 3_000, 7.2, "90 % of the best, as ML-Agents asks of hybrid SAC",
-            dict(gamma=0., lr=3e-3, critic_lr=3e-3, batch_size=64, hidden=[64, 64])),
-        "sac-masked": Task(
-            "rlbench/Forbidden-v0", "sac", 5_000, 25.7, "95 % of the optimum, 27.09 by counting the masks",
-            dict(lr=3e-3, target_entropy_scale=.1, batch_size=64, hidden=[64, 64])),
+        "sac-hybrid": tuned("rlbench/SideAndForce-v0", "sac", 7.2, "90 % of the best, as ML-Agents asks of hybrid SAC"),
+        "sac-masked": tuned(
+            "rlbench/Forbidden-v0", "sac", 25.7, "95 % of the optimum, 27.09 by counting the masks"),
     },
     "from given data": {
         "bc-cartpole": Task(
@@ -275,19 +267,16 @@ FAMILIES = {
         "discrete-cql-mixed": Task(
             "CartPole-v1", "discrete_cql", 0, 262, "half-way from the data (25) to the expert (500)",
             memory="cartpole-mixed"),
-        "iql-pendulum": Task(
-            "Pendulum-v1", "iql", 0, -200, "RLlib's IQL; the data return -928", dict(beta=10.) | SWING,
+        "iql-pendulum": tuned(
+            "Pendulum-v1", "iql", -200, "RLlib's IQL; the data return -928", memory="pendulum-mixed"),
+        "td3-bc-pendulum": tuned(
+            "Pendulum-v1", "td3_bc", -200, "as asked of IQL; the data return -928", memory="pendulum-mixed"),
+        "cql-pendulum": tuned(
+            "Pendulum-v1", "cql", -535, "half-way from the data (-928) to the expert (-143); RLlib's CQL: -700",
             memory="pendulum-mixed"),
-        "td3-bc-pendulum": Task(
-            "Pendulum-v1", "td3_bc", 0, -200, "as asked of IQL; the data return -928",
-            dict(bc_alpha=40., critic_lr=3e-3) | SWING | dict(gamma=.97, n_epochs=75), memory="pendulum-mixed"),
-        "cql-pendulum": Task(
-            "Pendulum-v1", "cql", 0, -535, "half-way from the data (-928) to the expert (-143); RLlib's CQL: -700",
-            dict(lr=1e-3, critic_lr=3e-3, gamma=.95, tau=.02, n_epochs=25, batch_size=128, hidden=[64, 64]),
-            memory="pendulum-mixed"),
-        "gail-cartpole": Task(
-            "CartPole-v1", "gail", 40_960, 450, "nine tenths of the expert; from ten of his episodes, without a reward",
-            dict(gamma=.98, gae_lambda=.8, ent_coef=0., n_steps=32), memory="cartpole-expert"),
+        "gail-cartpole": tuned(
+            "CartPole-v1", "gail", 450, "nine tenths of the expert; from ten of his episodes, without a reward",
+            memory="cartpole-expert"),
     },
 }
 TASKS = {name: task for tasks in FAMILIES.values() for name, task in tasks.items()}
