@@ -45,15 +45,15 @@ def tuned(env, algo, level, source, **more):
 BLINES = {"Breakout": 28, "Asterix": 15, "SpaceInvaders": 131}      # one checkpoint of PPO each
 
 
-def minatar(game, algo, level, settings):
+def minatar(game, algo, steps, level, settings):
     "A game of MinAtar; the level is our own, to be calibrated"
     source = f"a calibration; gymnax-blines' PPO: {BLINES[game]} within 10,000,000 steps"
-    return Task(f"MinAtar/{game}-v1", algo, 1_000_192, level, source, settings, long=True)
+    return Task(f"MinAtar/{game}-v1", algo, steps, level, source, settings, long=True)
 
 
 MINATAR_DQN = dict(
-    lr="linear(0.0005, 0.00005, 1000000)",
-    epsilon="linear(1, 0.05, 100000)",
+    lr="linear(0.0005, 0.00005, 300000)",
+    epsilon="linear(1, 0.05, 60000)",
     batch_size=32,
     gradient_steps=1,
     buffer_size=100_000,
@@ -164,18 +164,18 @@ FAMILIES = {
         "dqn-lunar-lander": Task(
             "LunarLander-v3", "dqn", 300_000, 250, "SLM-Lab's double DQN with priorities: 266 within as many steps",
             DQN_LANDER, long=True),
-        "dqn-minatar-breakout": minatar("Breakout", "dqn", 3, MINATAR_DQN),
-        "dqn-minatar-asterix": minatar("Asterix", "dqn", 3, MINATAR_DQN),
-        "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 20, MINATAR_DQN),
+        "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 3, MINATAR_DQN),
+        "dqn-minatar-asterix": minatar("Asterix", "dqn", 300_000, 3, MINATAR_DQN),
+        "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, MINATAR_DQN),
         "r2d2-cartpole": Task(
             "rlbench/StatelessCartPole-v0", "r2d2", 200_000, 350, "RLlib's DQN with LSTM, within as many steps"),
     },
     "values from rollouts": {
         "pqn-cartpole": Task("CartPole-v1", "pqn", 500_224, 490, "CleanRL's PQN, 495.1 within as many steps"),
         "pqn-acrobot": Task("Acrobot-v1", "pqn", 500_224, -95, "CleanRL's PQN, -95.6 within as many steps"),
-        "pqn-minatar-breakout": minatar("Breakout", "pqn", 5, MINATAR_PQN),
-        "pqn-minatar-asterix": minatar("Asterix", "pqn", 3, MINATAR_PQN),
-        "pqn-minatar-space-invaders": minatar("SpaceInvaders", "pqn", 30, MINATAR_PQN),
+        "pqn-minatar-breakout": minatar("Breakout", "pqn", 1_000_192, 5, MINATAR_PQN),
+        "pqn-minatar-asterix": minatar("Asterix", "pqn", 1_000_192, 3, MINATAR_PQN),
+        "pqn-minatar-space-invaders": minatar("SpaceInvaders", "pqn", 1_000_192, 30, MINATAR_PQN),
     },
     "policies, on-policy": {
         "reinforce-cartpole": tuned("CartPole-v1", "reinforce", 150, RLLIB_PG),
