@@ -119,11 +119,10 @@ FAMILIES = {
     },
     "streaming": {
         "stream-q-cartpole": Task(
-            "CartPole-v1", "stream_q", 50_000, 475, SOLVED + "; the worst seed at 400",
-            dict(epsilon="linear(1, 0.01, 5000)")),
+            "CartPole-v1", "stream_q", 50_000, 475, SOLVED + "; the worst seed at 400"),
         "stream-q-intentional": Task(
             "CartPole-v1", "stream_q", 50_000, 475, SOLVED,
-            dict(step_rule="intentional", eta="linear(0.25, 0.01, 50000)", epsilon="linear(1, 0.01, 5000)")),
+            dict(step_rule="intentional", eta="linear(0.25, 0.01, 50000)")),
         "stream-q-acrobot": Task(
             "Acrobot-v1", "stream_q", 100_000, -100, SOLVED,
             dict(step_rule="intentional", eta="linear(0.5, 0.1, 100000)", epsilon="linear(1, 0.01, 10000)")),

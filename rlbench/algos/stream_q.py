@@ -26,7 +26,7 @@ from ..policies.exploration import Exploring
 @dataclass(frozen=True)
 class StreamQSettings(Exploring, StepSettings):
     "What can be set"
-    epsilon: float | Schedule = hp(Linear(1, .01, 20_000), "ε, probability of a random action",
+    epsilon: float | Schedule = hp(Linear(1, .05, 10_000), "ε, probability of a random action",
                                    up="the agent keeps missing something", low=0, high=1)
 
 # %% ../../nbs/4_algos/423_stream_q.ipynb #c68d13ef
