@@ -124,8 +124,7 @@ FAMILIES = {
             "CartPole-v1", "stream_q", 50_000, 475, SOLVED,
             dict(step_rule="intentional", eta="linear(0.25, 0.01, 50000)")),
         "stream-q-acrobot": Task(
-            "Acrobot-v1", "stream_q", 100_000, -100, SOLVED,
-            dict(step_rule="intentional", eta="linear(0.5, 0.1, 100000)", epsilon="linear(1, 0.01, 10000)")),
+            "Acrobot-v1", "stream_q", 150_000, -100, SOLVED, dict(epsilon="linear(1, 0.05, 50000)")),
         "stream-ac-cartpole": Task("CartPole-v1", "stream_ac", 50_000, 475, SOLVED),
         "stream-ac-pendulum": Task(
             "Pendulum-v1", "stream_ac", 200_000, -250, "RLlib's SAC, in ten times the steps", dict(
@@ -232,7 +231,8 @@ FAMILIES = {
             dict(dropout=.01, critic_norm="layer", gradient_steps=5, policy_delay=5, tau=.01, batch_size=128,
                  hidden=[64, 64])),
         "crossq-mountain-car": Task(
-            "MountainCarContinuous-v0", "crossq", 50_000, 92, "SAC: 94.7 by rl-zoo3, one run", dict(hidden=[64, 64], critic_hidden=[64, 64])),
+            "MountainCarContinuous-v0", "crossq", 50_000, 92, "SAC: 94.7 by rl-zoo3, one run",
+            dict(hidden=[64, 64], critic_hidden=[64, 64])),
         "crossq-lunar-lander": Task(
             "LunarLanderContinuous-v3", "crossq", 300_000, 260, "SLM-Lab's CrossQ: 269 within as many steps",
             dict(hidden=[64, 64], critic_hidden=[128, 128], train_freq=4), long=True),

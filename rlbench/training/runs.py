@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RunSettings', 'unit_of', 'crossed', 'finite', 'as_csv', 'MetricsFiles', 'Status', 'mark_of', 'found_by_name',
-           'evaluation_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'standing', 'best_file', 'keep_best',
-           'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until', 'take_up']
+           'evaluation_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'Shortfall', 'standing', 'best_file',
+           'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until', 'take_up']
 
 # %% ../../nbs/6_training/67_runs.ipynb #1cf0b57b
 import csv
@@ -25,6 +25,7 @@ from ..core.settings import hp
 from ..core.state import append_text, reading, write_text
 from ..core.stats import timers_json
 from ..core.words import ConfigError
+from .callbacks import Callbacks
 from .checkpoints import RunProblem, checkpoints_of
 from .evaluate import evaluate
 from .rule import metrics_row
@@ -179,6 +180,21 @@ def short_of(tried, found): # returns of exploring and of greedy episodes
     return (f"greedy play returns {np.mean(found):.4g} ({len(found)} episodes), exploring {np.mean(tried):.4g} (the "
             f"last {len(tried)}), as in the two evaluations before; learn with smaller steps, or act as in training")
 
+# %% ../../nbs/6_training/67_runs.ipynb #76e9a396
+class Shortfall(Callbacks):
+    "Says when greedy play falls short of the play that it was learned from for the third time running"
+
+    def __init__(self):
+        self.times = Counter()
+
+    def on_evaluate_end(self, trainer, evaluation):
+        for who, found in found_by_name(trainer, evaluation).items():
+            tried = [episode.ret for episode in trainer.env.episodes[who].finished]
+            told = short_of(tried, found.returns) if who in trainer.learners else ""
+            self.times[who] = self.times[who] + 1 if told else 0
+            if self.times[who] == 3:
+                warnings.warn(f"{who} at {trainer.steps:,} steps: {told}", GreedyFallsShort)
+
 # %% ../../nbs/6_training/67_runs.ipynb #c2e10ed9
 def standing(trainer):
     "Where a run stands: counts, and how every behaviour does"
@@ -244,14 +260,13 @@ class RunFolder:
         self.path = Path(path)
         self.settings = settings
         self.unit = unit_of(settings)
-        self.hooks = hooks                                # Callbacks that hear of evaluations
+        self.hooks = [Shortfall(), *hooks]                # Callbacks that hear of evaluations
         self.metrics = MetricsFiles(path)
         self.status = Status(path)
         self.events = None                                # TensorBoard's writer, if asked for
         self.before = 0                                   # where the run stood at the last event
         self.told = 0                                     # rows of the trainer's metrics that are written
         self.evaluations = []                             # steps that each evaluation took
-        self.short = Counter()                            # evaluations in a row in which greedy play fell short
         self.started = time.time()
 
     def __call__(self, trainer, event):
@@ -287,15 +302,6 @@ class RunFolder:
         self.write(row)
         for who, one in found_by_name(trainer, found).items():
             keep_best(trainer, who, one.mean, self.status, self.unit)
-            if who in trainer.learners: self.compare(trainer, who, one)
-
-    def compare(self, trainer, who, found):
-        "Say that greedy play falls short of the play that it was learned from, once it has for the third time running"
-        tried = [episode.ret for episode in trainer.env.episodes[who].finished]
-        told = short_of(tried, found.returns)
-        self.short[who] = self.short[who] + 1 if told else 0
-        if self.short[who] == 3:
-            warnings.warn(f"{who} at {getattr(trainer, self.unit):,} {self.unit}: {told}", GreedyFallsShort)
 
     def checkpoint(self, trainer, state="running"):
         "Write the whole run, forget the oldest checkpoints, say how far we are"
