@@ -122,7 +122,7 @@ class Deterministic(SlowTargets, Climbing):
         yield "critic", *critic_loss(q, self.target(nets, batch, batch.next_noise))
         if self.climbs(nets):
             act = nets.policy(batch.obs).mode()
-            yield "policy", *self.policy_loss(nets, batch, act, nets.critic(batch.obs, act)[:, 0])
+            yield "policy", *self.policy_loss(nets, batch, act, nets.critic(batch.obs, act, heads=1)[:, 0])
 
     def policy_loss(self, nets, batch, act, val): # (B,) what the first critic says of it
         return -val.mean(), dict(val=val)

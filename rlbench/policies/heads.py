@@ -144,6 +144,10 @@ def stacked_weights(layers):
     return torch.stack([layer.weight.detach() for layer in layers])
 
 # %% ../../nbs/2_policies/25_heads.ipynb #324aa376
+def up_to(heads, tensors):
+    "The part of tensors (K, ...) that belongs to the first heads; None: all of it"
+    return tensors if heads is None else [one[:heads] for one in tensors]
+
 def stacked_mlp(x, weights, biases, functions, keep):
     "K perceptrons at once, with a function after each layer but the last: (K, B, inputs) -> (K, B, outputs)"
     for i, function in enumerate(functions):
@@ -162,7 +166,8 @@ class StackedNormThen(nn.Module):
         self.activation = activation
 
     def forward(self, x):
-        return self.activation(torch.addcmul(self.bias, self.weight, layer_norm(x, x.shape[-1:])))
+        bias, weight = up_to(len(x), [self.bias, self.weight])
+        return self.activation(torch.addcmul(bias, weight, layer_norm(x, x.shape[-1:])))
 
 # %% ../../nbs/2_policies/25_heads.ipynb #c0bbbb38
 NORMS = ("none", "layer")
@@ -197,10 +202,12 @@ class Critics(nn.Module):
         self.norms = nn.ModuleList(f for f in self.between if isinstance(f, nn.Module))
 
     def forward(self, obs, act,
-                keep=None): # [(K, B, units)] factors of each hidden layer's units, for dropout; None: as they are
+                keep=None,  # [(K, B, units)] factors of each hidden layer's units, for dropout; None: as they are
+                heads=None):# how many of the networks are asked, from the first on; None: all
         x = torch.cat([self.encode(obs), self.encode_act(act)], -1)
-        x = x.expand(self.heads, *x.shape)
-        out = stacked_mlp(x, self.weights, self.biases, self.between, keep).transpose(0, 1)
+        x = x.expand(heads or self.heads, *x.shape)
+        layers = up_to(heads, self.weights), up_to(heads, self.biases)
+        out = stacked_mlp(x, *layers, self.between, keep).transpose(0, 1)
         return out if self.parts else out.squeeze(-1)
 
 # %% ../../nbs/2_policies/25_heads.ipynb #9c370e6d
