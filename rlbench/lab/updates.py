@@ -32,7 +32,7 @@ def draw_part(sheet, box, name, values, fill):
     x = (left + right) / 2
     y = (top + bottom) / 2
     sheet.text(x, y - 22, name, "mm", 11)
-    sheet.text(x, y, short(float(values[0])), "mm", 20)
+    sheet.text(x, y, f"{values[0]:.3g}", "mm", 20)
 
 # %% ../../nbs/8_lab/832_updates.ipynb #d3bfe8e0
 def draw_parts(sheet, parts):
