@@ -60,7 +60,7 @@ def table_row(name, rows):
         name,
         task.env,
         task.algo,
-        f"{task.steps:,}",
+        f"{task.steps:,}{' (long)' * task.long}",
         str(len(rows)),
         f"{statistics.median(means):.2f}",
         f"{iqm(np.array(means)):.2f} [{low:.2f}, {high:.2f}]",
@@ -87,6 +87,12 @@ def family_lines(family, found):
     return [*head, *[table_row(name, found[name]) for name in names], ""]
 
 
+def cost(rows):
+    "What all rows took that are run without being asked for, in words"
+    minutes = [row["minutes"] or 0 for row in rows if not TASKS[row["name"]].long]
+    return f"The {len(minutes)} runs that are not marked as long took {sum(minutes) / 60:.1f} hours of one processor."
+
+
 def page(rows):
     "The whole page"
     found = by_task(rows)
@@ -95,6 +101,8 @@ def page(rows):
         INTRO,
         *tables,
         "## All",
+        "",
+        cost(rows),
         "",
         "![Curves of all tasks, and how many seeds reach how much of the level](learning.png)",
         "",

@@ -57,7 +57,7 @@ def new_limits(now, low, high, anchor, room):
     below, above = margins(now, low, high, span, room)
     start = low if anchor == low else low - below
     end = high if anchor == high else high + above
-    if low >= 0: start = max(start, 0.)                                     # an axis changes its sign as numbers do
+    if low >= 0: start = max(start, 0.)                   # an axis changes its sign as numbers do
     if high <= 0: end = min(end, 0.)
     return math.floor(start / step + 1e-9) * step, math.ceil(end / step - 1e-9) * step
 
