@@ -51,13 +51,13 @@ def widened(low, high, anchor, least):
 
 # %% ../../nbs/8_lab/801_figures.ipynb #fb801027
 def new_limits(now, low, high, anchor, room):
-    "Limits (from, to) on round numbers that hold low … high, with room to grow"
+    "Limits (from, to) on round numbers that hold low … high, with room to grow; of one sign where they are"
     span = max(high - low, abs(high) * .02, 1e-6)                           # all may be alike
     step = nice_step(span / 4)
     below, above = margins(now, low, high, span, room)
     start = low if anchor == low else low - below
     end = high if anchor == high else high + above
-    if low >= 0: start = max(start, 0.)                   # an axis changes its sign as numbers do
+    if low >= 0: start = max(start, 0.)
     if high <= 0: end = min(end, 0.)
     return math.floor(start / step + 1e-9) * step, math.ceil(end / step - 1e-9) * step
 
