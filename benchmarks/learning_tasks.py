@@ -152,9 +152,8 @@ FAMILIES = {
             "CartPole-v1", "iqn", 100_000, 475, SOLVED,
             note="after 20,000 steps, one seed: 304; 212 with a third of lr; 314 with factors that begin near 1"),
         "rainbow-cartpole": Task("CartPole-v1", "rainbow", 50_000, 475, SOLVED),
-        "dqn-mountain-car": Task(
-            "MountainCar-v0", "dqn", 120_000, -110, SOLVED + "; rl-zoo3's DQN: -101 within as many steps",
-            CAR),
+        "dqn-mountain-car": tuned(
+            "MountainCar-v0", "dqn", -110, SOLVED + "; rl-zoo3's DQN: -101 within as many steps"),
         "qr-dqn-mountain-car": Task(
             "MountainCar-v0", "qr_dqn", 120_000, -110, SOLVED + "; rl-zoo3's QR-DQN: -106 within as many steps",
             CAR),
@@ -224,7 +223,7 @@ FAMILIES = {
     },
     "policies, off-policy": {
         "sac-pendulum": Task("Pendulum-v1", "sac", 20_000, -170, "Stable-Baselines3's SAC, within as many steps"),
-        "td3-pendulum": Task("Pendulum-v1", "td3", 20_000, -170, "-152 by rl-zoo3, one run", dict(gamma=.98)),
+        "td3-pendulum": tuned("Pendulum-v1", "td3", -170, "-152 by rl-zoo3, one run"),
         "ddpg-pendulum": Task("Pendulum-v1", "ddpg", 20_000, -170, "-152 by rl-zoo3, one run", dict(gamma=.98)),
         "tqc-pendulum": Task("Pendulum-v1", "tqc", 20_000, -170, "-151 by rl-zoo3, one run", dict(lr=1e-3)),
         "crossq-pendulum": Task("Pendulum-v1", "crossq", 20_000, -170, "-146 by SLM-Lab, within 300,000 steps"),

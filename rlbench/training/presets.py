@@ -49,6 +49,10 @@ FROM_ROLLOUTS = {
 
 # %% ../../nbs/6_training/625_presets.ipynb #b3d974ae
 FROM_MEMORY = {
+    ("MountainCar-v0", "dqn"): Preset("dqn-mountain-car", 120_000, dict(
+        lr="linear(0.002, 0, 120000)", gamma=.98, train_freq=16, gradient_steps=8,
+        epsilon="linear(1, 0.07, 24000)", target_update_interval=300)),
+    ("Pendulum-v1", "td3"): Preset("td3-pendulum", 20_000, dict(gamma=.98)),
     ("rlbench/SideAndForce-v0", "sac"): Preset("sac-hybrid", 3_000, dict(
         gamma=0., lr=3e-3, critic_lr=3e-3, batch_size=64, hidden=[64, 64])),
     ("rlbench/Forbidden-v0", "sac"): Preset("sac-masked", 5_000, dict(
