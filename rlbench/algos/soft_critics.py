@@ -108,9 +108,9 @@ class BodyCritics(Sampled, nn.Module):
         self.stretch = stretch_for(action_space)
         self.parts = parts
 
-    def forward(self, obs, act):
+    def forward(self, obs, act, heads=None):              # heads: as for Critics
         seen = Batch({"0": obs, "1": self.stretch(act)})
-        out = torch.stack([net(seen) for net in self.nets], 1)
+        out = torch.stack([net(seen) for net in list(self.nets)[:heads]], 1)
         return out if self.parts else out.squeeze(-1)
 
 # %% ../../nbs/4_algos/4425_soft_critics.ipynb #568a0aad
