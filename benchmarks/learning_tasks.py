@@ -185,7 +185,9 @@ FAMILIES = {
             "Pendulum-v1", "ppo", 98_304, -180, "-172 by rl-zoo3, one run, within 100,000 steps",
             dict(num_envs=4, n_steps=1024, batch_size=64, gamma=.9, ent_coef=0., distribution="gsde"),
             note="-194 with lr falling to a tenth, one seed"),
-        "ppo-acrobot": tuned("Acrobot-v1", "ppo", -80, "-73.5 by rl-zoo3, one run, within 1,000,000 steps"),
+        "ppo-acrobot": Task(
+            "Acrobot-v1", "ppo", 401_408, -80, "-73.5 by rl-zoo3, one run, within 1,000,000 steps",
+            dict(num_envs=16, n_epochs=4, batch_size=64, lr=3e-4, gae_lambda=.94, ent_coef=0., normalize_obs=True)),
         "ppo-kl-cartpole": Task("CartPole-v1", "ppo_kl", 100_352, 475, SOLVED),
         "ppo-lunar-lander": Task(
             "LunarLander-v3", "ppo", 999_424, 242, "242 by rl-zoo3, one run, v2", LANDER, long=True),

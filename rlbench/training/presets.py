@@ -29,8 +29,6 @@ FROM_ROLLOUTS = {
     ("CartPole-v1", "ppo"): Preset("ppo-cartpole", 99_840, dict(
         gamma=.98, gae_lambda=.8, ent_coef=0., n_steps=32, n_epochs=20, batch_size=256,
         lr="linear(0.001, 0, 100000)", clip_range="linear(0.2, 0, 100000)")),
-    ("Acrobot-v1", "ppo"): Preset("ppo-acrobot", 401_408, dict(
-        num_envs=16, n_epochs=4, batch_size=64, lr=3e-4, gae_lambda=.94, ent_coef=0., normalize_obs=True)),
     ("Pendulum-v1", "ppo"): Preset("ppo-pendulum", 198_656, dict(
         gamma=.9, ent_coef=0., max_grad_norm=None, lr="linear(0.001, 0.0001, 200000)")),
     ("rlbench/Forbidden-v0", "ppo"): Preset("masked-ppo", 20_480, dict(
