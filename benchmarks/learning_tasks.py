@@ -69,14 +69,7 @@ DQN = dict(
     epsilon="linear(1, 0.01, 6000)",
     hidden=[128, 128],
 )
-CAR = dict(
-    lr="linear(0.002, 0, 120000)",
-    gamma=.98,
-    train_freq=16,
-    gradient_steps=8,
-    epsilon="linear(1, 0.07, 24000)",
-    target_update_interval=300,
-)
+CAR = preset_for("tuned", "MountainCar-v0", "dqn").settings
 DQN_LANDER = dict(
     lr="linear(0.0005, 0, 300000)",
     epsilon="linear(1, 0.02, 50000)",

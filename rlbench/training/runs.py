@@ -178,7 +178,7 @@ def short_of(tried, found): # returns of exploring and of greedy episodes
     error = math.sqrt(np.var(tried) / len(tried) + np.var(found) / len(found))
     if gap <= max(3 * error, .2 * abs(np.mean(tried))): return ""
     return (f"greedy play returns {np.mean(found):.4g} ({len(found)} episodes), exploring {np.mean(tried):.4g} (the "
-            f"last {len(tried)}), as in the two evaluations before; learn with smaller steps, or act as in training")
+            f"last {len(tried)}), as in the two evaluations before; try a smaller lr, or explore less")
 
 # %% ../../nbs/6_training/67_runs.ipynb #76e9a396
 class Shortfall(Callbacks):
