@@ -13,6 +13,19 @@ RUNS = {                # name -> (environment, algorithm, settings, events befo
     "sarsa": ("rlbench/CliffWalk-v0", "sarsa", {}, 30),
     "sweeping": ("rlbench/DynaMaze-v0", "prioritised_sweeping", {}, 60),
     "recurrent": ("rlbench/StatelessCartPole-v0", "recurrent_ppo", dict(num_envs=2, n_steps=8, hidden=(8,)), 20),
+    "stream_q": ("CartPole-v1", "stream_q", dict(hidden=(8,)), 40),
+    "stream_ac": ("Pendulum-v1", "stream_ac", dict(num_envs=2, hidden=(8,)), 40),
+    "trpo": ("Pendulum-v1", "trpo", dict(num_envs=2, n_steps=8, hidden=(8,), normalize_obs=True), 20),
+    "impala": ("CartPole-v1", "impala", dict(num_envs=2, n_steps=4, staleness=2, hidden=(8,)), 30),
+    "pqn": ("CartPole-v1", "pqn", dict(num_envs=2, n_steps=8, batch_size=8, hidden=(8,)), 20),
+    "rainbow": ("CartPole-v1", "rainbow", dict(learning_starts=8, batch_size=4, buffer_size=40, hidden=(8,)), 40),
+    "iqn": ("CartPole-v1", "iqn", dict(learning_starts=8, batch_size=4, buffer_size=40, hidden=(8,)), 40),
+    "r2d2": ("rlbench/StatelessCartPole-v0", "r2d2", dict(num_envs=2, batch_size=2, sequence_length=4, burn_in=2,
+                                                          learning_starts=8, train_freq=4, hidden=(8,)), 60),
+    "td3": ("Pendulum-v1", "td3", dict(learning_starts=8, batch_size=4, buffer_size=40, hidden=(8,)), 40),
+    "crossq": ("Pendulum-v1", "crossq", dict(learning_starts=8, batch_size=4, buffer_size=40, hidden=(8,),
+                                             critic_hidden=(8,)), 40),
+    "tqc": ("Pendulum-v1", "tqc", dict(learning_starts=8, batch_size=4, buffer_size=40, hidden=(8,)), 40),
 }
 
 

@@ -300,9 +300,10 @@ def after_interrupt(name, way, seconds, folder):
     trainer = begun(name)
     seen = []
     trainer.watchers.append(lambda _, event: seen.append(event.kind))
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 5)      # once more, should it be lost in a destructor
     try: WAYS[way](trainer)
     except KeyboardInterrupt: pass
+    signal.setitimer(signal.ITIMER_REAL, 0)
     try: trainer.save(folder / "here.rlb")
     except ours() as problem:
         return "refused", str(problem)

@@ -179,7 +179,7 @@ FAMILIES = {
             dict(num_envs=4, n_steps=1024, batch_size=64, gamma=.9, ent_coef=0., distribution="gsde"),
             note="-194 with lr falling to a tenth, one seed"),
         "ppo-acrobot": Task(
-            "Acrobot-v1", "ppo", 401_408, -80, "-73.5 by rl-zoo3, one run, within 1,000,000 steps",
+            "Acrobot-v1", "ppo", 999_424, -80, "-73.5 by rl-zoo3, one run, within as many steps",
             dict(num_envs=16, n_epochs=4, batch_size=64, lr=3e-4, gae_lambda=.94, ent_coef=0., normalize_obs=True)),
         "ppo-kl-cartpole": Task("CartPole-v1", "ppo_kl", 100_352, 475, SOLVED),
         "ppo-lunar-lander": Task(
@@ -217,16 +217,15 @@ FAMILIES = {
     "policies, off-policy": {
         "sac-pendulum": Task("Pendulum-v1", "sac", 20_000, -170, "Stable-Baselines3's SAC, within as many steps"),
         "td3-pendulum": tuned("Pendulum-v1", "td3", -170, "-152 by rl-zoo3, one run"),
-        "ddpg-pendulum": Task("Pendulum-v1", "ddpg", 20_000, -170, "-152 by rl-zoo3, one run", dict(gamma=.98)),
+        "td3-mountain-car": tuned(
+            "MountainCarContinuous-v0", "td3", 92, "93.5 by rl-zoo3, one run, within 300,000 steps"),
+        "ddpg-pendulum": tuned("Pendulum-v1", "ddpg", -170, "-152 by rl-zoo3, one run"),
         "tqc-pendulum": Task("Pendulum-v1", "tqc", 20_000, -170, "-151 by rl-zoo3, one run", dict(lr=1e-3)),
         "crossq-pendulum": Task("Pendulum-v1", "crossq", 20_000, -170, "-146 by SLM-Lab, within 300,000 steps"),
         "droq-pendulum": Task(
             "Pendulum-v1", "sac", 3_000, -170, "Stable-Baselines3's SAC, within 20,000 steps",
             dict(dropout=.01, critic_norm="layer", gradient_steps=5, policy_delay=5, tau=.01, batch_size=128,
                  hidden=[64, 64])),
-        "crossq-mountain-car": Task(
-            "MountainCarContinuous-v0", "crossq", 50_000, 92, "SAC: 94.7 by rl-zoo3, one run",
-            dict(hidden=[64, 64], critic_hidden=[64, 64])),
         "crossq-lunar-lander": Task(
             "LunarLanderContinuous-v3", "crossq", 300_000, 260, "SLM-Lab's CrossQ: 269 within as many steps",
             dict(hidden=[64, 64], critic_hidden=[128, 128], train_freq=4), long=True),
@@ -240,9 +239,7 @@ FAMILIES = {
         "td3-half-cheetah": Task(
             "HalfCheetah-v5", "td3", 100_000, 5500, "5683 by the authors' code, v4", dict(learning_starts=10_000),
             long=True),
-        "sac-cartpole": Task(
-            "CartPole-v1", "sac", 50_000, 450, "406 by SLM-Lab, within 200,000 steps",
-            dict(lr=1e-3, tau=.05, target_entropy_scale=.3, batch_size=64, hidden=[64, 64])),
+        "sac-cartpole": tuned("CartPole-v1", "sac", 450, "406 by SLM-Lab, within 200,000 steps"),
         "sac-hybrid": tuned("rlbench/SideAndForce-v0", "sac", 7.2, "90 % of the best, as ML-Agents asks of hybrid SAC"),
         "sac-masked": tuned(
             "rlbench/Forbidden-v0", "sac", 25.7, "95 % of the optimum, 27.09 by counting the masks"),

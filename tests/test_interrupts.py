@@ -3,6 +3,7 @@ import signal
 
 import gymnasium as gym
 import pytest
+import torch
 
 import rlbench
 from rlbench.core.state import same
@@ -114,3 +115,15 @@ def test_a_watcher_that_raises_leaves_the_run_at_an_event():
     trainer.watchers.clear()
     while trainer.steps < 32 or trainer.owed: trainer.advance()
     assert same(trainer.state(), calm(32).state())
+
+
+@pytest.mark.parametrize("algo", ["ppo", "dqn", "stream_q", "trpo", "r2d2"])
+@pytest.mark.parametrize("traced", [False, True])
+def test_learns_where_gradients_were_left_switched_off(algo, traced):
+    as_ever = Trainer("CartPole-v1", algo, traced=traced)
+    as_ever.until("update", 2)
+    trainer = Trainer("CartPole-v1", algo, traced=traced)
+    with torch.no_grad():                                   # as Ctrl-C in its last line leaves them
+        trainer.until("update", 2)
+        assert not torch.is_grad_enabled()
+    assert same(trainer.state(), as_ever.state())

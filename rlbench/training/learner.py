@@ -367,6 +367,7 @@ class Learner(LearnerState):
         self.due = 1                                      # asked again when all that is owed was learned
         return self.data
 
+    @torch.enable_grad()                                  # whatever Ctrl-C left behind
     def learn(self):
         "One step on the next minibatch that is owed -> its named parts"
         index = self.todo.pop(0)

@@ -51,6 +51,11 @@ FROM_MEMORY = {
         lr="linear(0.002, 0, 120000)", gamma=.98, train_freq=16, gradient_steps=8,
         epsilon="linear(1, 0.07, 24000)", target_update_interval=300)),
     ("Pendulum-v1", "td3"): Preset("td3-pendulum", 20_000, dict(gamma=.98)),
+    ("MountainCarContinuous-v0", "td3"): Preset("td3-mountain-car", 50_000, dict(
+        exploration="ou", ou_theta=.02, exploration_noise=.2, hidden=[64, 64], batch_size=128, train_freq=2)),
+    ("Pendulum-v1", "ddpg"): Preset("ddpg-pendulum", 20_000, dict(gamma=.98)),
+    ("CartPole-v1", "sac"): Preset("sac-cartpole", 50_000, dict(
+        lr=1e-3, tau=.05, target_entropy_scale=.3, batch_size=64, hidden=[64, 64])),
     ("rlbench/SideAndForce-v0", "sac"): Preset("sac-hybrid", 3_000, dict(
         gamma=0., lr=3e-3, critic_lr=3e-3, batch_size=64, hidden=[64, 64])),
     ("rlbench/Forbidden-v0", "sac"): Preset("sac-masked", 5_000, dict(
