@@ -182,6 +182,8 @@ TRAIN = ("train", "CartPole-v1", "ppo")
     ((*TRAIN, "--steps", "many"), "argument --steps: 'many': expected a whole number of at least 0"),
     ((*TRAIN, "--steps", "3", "--updates", "3"), "give one of them"),
     ((*TRAIN, "--sed", "1"), "unrecognized arguments: --sed 1; did you mean --seed?"),
+    (("explain", "ppo", "gamma", "--env", "1"), "unrecognized arguments: --env 1; --env is for"),
+    (("algorithms", "--seed", "1"), "--seed is for train"),
     ((*TRAIN, "--device", "cuda:77"), "device = 'cuda:77' is not here; there are: cpu"),
     ((*TRAIN, "--folder", ""), "folder: expected the name of a file or folder, got an empty path"),
     ((*TRAIN, "--config", ""), "expected the name of a file or folder, got an empty path"),
@@ -335,7 +337,7 @@ def test_lab(terminal, tmp_path, monkeypatch):
     assert called[0][1][1:4] == ["-m", "jupyterlab", "workbench.ipynb"]
     terminal("lab", "Acrobot-v1", "--notebook", "asks.ipynb")
     first, second = nbformat.read(tmp_path / "asks.ipynb", 4).cells
-    assert "rlbench.suggest('Acrobot-v1')" in first.source and "choices[0].algo" in second.source
+    assert "rlbench.suggest('Acrobot-v1')" in first.source and "choices[0]" in second.source and "preset" in second.source
     (tmp_path / "workbench.ipynb").write_text("mine")
     terminal("lab")
     assert (tmp_path / "workbench.ipynb").read_text() == "mine"

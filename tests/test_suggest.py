@@ -65,6 +65,19 @@ def test_where_chance_finds_nothing_it_is_said():
     assert "exploration decides here" in repr(suggest("MountainCar-v0", seconds=1))
 
 
+def test_settings_that_are_proved_go_before_rules():
+    found = suggest("MountainCarContinuous-v0", seconds=.4)
+    assert [choice.algo for choice in found.choices] == ["trpo", "ppo"]
+    assert found.choices[0].preset.row in repr(found)
+    assert [choice.algo for choice in suggest("rlbench/CliffWalk-v0", seconds=.4).choices][0] == "value_iteration"
+
+
+def test_an_environment_is_told_in_one_line_each_and_without_nan():
+    told = repr(suggest("LunarLander-v3", seconds=.01)).splitlines()
+    assert len(told) == 8 and not any("nan" in line for line in told)
+    assert "no episode has ended so far" in told[3]
+
+
 class Own(gym.Env):
     "Somebody's environment"
     observation_space = BOX

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TRAIN', 'COUNT', 'SHORT', 'RUN', 'SEEDED', 'EVALUATE', 'ESTIMATE', 'PLAY', 'SUGGEST', 'LAB', 'EXPLAIN', 'TABLES',
-           'KNOWN', 'source_of', 'declared', 'common_settings', 'settings_text', 'number', 'short_flags', 'hint',
-           'Parser', 'parser', 'tell_settings', 'speak_any_letters', 'main']
+           'KNOWN', 'source_of', 'declared', 'common_settings', 'settings_text', 'number', 'short_flags', 'homes_of',
+           'hint', 'Parser', 'parser', 'tell_settings', 'speak_any_letters', 'main']
 
 # %% ../../nbs/9_launch/91_cli.ipynb #ec449289
 import argparse
@@ -144,10 +144,17 @@ TABLES = dict( # command: (what it does, its arguments)
 KNOWN = sorted({word for _, table in TABLES.values() for word in table if word.startswith("--")} |
                {f"--{name.replace('_', '-')}" for name in SHORT})
 
+def homes_of(flag):
+    "The commands that take a flag"
+    short = flag[2:].replace("-", "_") in SHORT
+    return [command for command, (_, table) in TABLES.items() if flag in table or short and command == "train"]
+
 def hint(message):
     "What to add to a message of argparse's about an unknown command or flag"
     command = re.search(r"invalid choice: '([^']*)'", message)
     flag = re.search(r"unrecognized arguments: .*?(--[\w-]+)", message)
+    homes = flag and homes_of(flag[1])
+    if homes: return f"; {flag[1]} is for {', '.join(homes)}"
     near = command and nearest(command[1], TABLES) or flag and nearest(flag[1], KNOWN)
     return f"; did you mean {near}?" if near else ""
 

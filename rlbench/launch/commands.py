@@ -41,7 +41,7 @@ from ..training.runs import RunSettings
 from ..training.setup import TrainerSettings
 from ..training.suggest import suggest
 from ..training.train import agree, train
-from ..training.trainer import load
+from ..training.trainer import load, torch_threads
 
 # %% ../../nbs/9_launch/90_commands.ipynb #140ec41e
 def assignments(texts):
@@ -217,8 +217,9 @@ FINITE = {"Discrete", "MultiDiscrete", "MultiBinary", "finite"}
 def handles(cls, observations, actions):
     "True if an algorithm can make its networks for these two spaces; who plans wants a model, not spaces"
     if cls.exact: return False
+    narrow = {one.name: (1,) for one in fields_of(cls) if one.name.endswith("hidden")}     # as quick as can be
     try:
-        return bool(cls().nets(Spec(observations, actions, 1), Streams(0).torch("init")))
+        return bool(cls(**narrow).nets(Spec(observations, actions, 1), Streams(0).torch("init")))
     except SpaceProblem:
         return False
 
@@ -253,7 +254,8 @@ def row_about(name, cls):
 
 def overview():
     "What every registered algorithm can do, as a list of dictionaries"
-    return [row_about(name, cls) for name, cls in algorithms().items()]
+    with torch_threads(1):
+        return [row_about(name, cls) for name, cls in algorithms().items()]
 
 # %% ../../nbs/9_launch/90_commands.ipynb #4893076f
 def kind_of(row):
@@ -296,8 +298,9 @@ def bench_notebook(env, algo):
     open_it = "workbench = rlbench.Workbench({!r}, {})\nworkbench"
     sources = dict(workbench=f"import rlbench\n\n{open_it.format(env, repr(algo))}")
     if algo is None:
+        first = "first.algo, preset=\"tuned\" if first.preset else None"
         sources = dict(suggestion=f"import rlbench\n\nsuggestion = rlbench.suggest({env!r})\nsuggestion",
-                       workbench=open_it.format(env, "suggestion.choices[0].algo"))
+                       workbench=f"first = suggestion.choices[0]\n{open_it.format(env, first)}")
     like = dict(cell_type="code", metadata={}, execution_count=None, outputs=[])
     cells = [like | dict(id=name, source=source) for name, source in sources.items()]
     return json.dumps(dict(nbformat=4, nbformat_minor=5, metadata={}, cells=cells), indent=1)
