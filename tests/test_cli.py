@@ -89,6 +89,11 @@ def test_train_evaluate_play(terminal, tmp_path):
     assert again.returns.tolist() == answer["returns"]
 
 
+def test_a_run_that_learned_nothing_says_when_it_would(terminal):
+    _, out, _ = terminal("train", "CartPole-v1", "ppo", "--steps", 40, "--quiet")
+    assert "nothing was learned yet; next: environment step; update after" in out
+
+
 def test_the_same_in_python(terminal, tmp_path):
     train(terminal, "--seed", 3, "--set", "agent.lr=linear(0.01, 0, 300)", "--device", "cpu", "--run-id", "a")
     how = dict(seed=3, steps=300, num_envs=2, n_steps=16, hidden=(16,), log_every=50, lr="linear(0.01, 0, 300)")

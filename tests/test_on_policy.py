@@ -12,7 +12,7 @@ from rlbench.algos.impala import IMPALA
 from rlbench.algos.ppo import PPO, held_back
 from rlbench.algos.trpo import TRPO, conjugate_gradient, flattened, trust_region_step
 from rlbench.core.batch import Batch
-from rlbench.core.spaces import Spec
+from rlbench.core.spaces import SpaceProblem, Spec
 from rlbench.core.state import same
 
 OBS = gym.spaces.Box(-1, 1, (3,))
@@ -57,6 +57,13 @@ def test_the_first_ratio_of_a_rollout_is_1_under_every_distribution(kind):
     torch.testing.assert_close(trainer.learner.last.parts.ratio, torch.ones(32), rtol=1e-3, atol=1e-3)
     act = trainer.learner.data.act
     assert (act.abs() <= 2).all() or kind in ("gaussian", "state_gaussian", "gsde")
+
+
+@pytest.mark.parametrize("kind", ["state_gaussian", "squashed", "beta", "gsde"])
+def test_a_distribution_that_would_change_nothing_is_refused(kind):
+    with pytest.raises(SpaceProblem, match="is for actions in a Box, and Discrete.2. has none"):
+        Trainer("CartPole-v1", "ppo", distribution=kind)
+    if kind != "gsde": Trainer("rlbench/SideAndForce-v0", "ppo", distribution=kind)       # one of its parts is one
 
 
 def test_kept_noise_is_the_same_for_so_many_steps_and_new_in_every_episode():

@@ -92,6 +92,7 @@ def run_train(args):
                     initialize_from=args.initialize_from, inference=args.inference, memory=by_behaviour(args.memory),
                     progress=not args.quiet, source="command line", **settings)
     print(trainer)
+    if not (trainer.updates or args.inference): print(f"nothing was learned yet; next: {trainer.next_text}")
     if args.inference: print("only acted; nothing was written")
     elif trainer.interrupted:
         there = newest(path_of(args.folder) / run_id)

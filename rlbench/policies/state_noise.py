@@ -12,7 +12,7 @@ import gymnasium as gym
 import torch
 from torch import nn
 
-from ..core.spaces import SpaceProblem
+from ..core.spaces import SpaceProblem, parts_of
 from .distributions import Gaussian, Noise
 from .networks import PolicyNet, Trunk, linear, policy_net
 
@@ -47,9 +47,17 @@ class ExploringHead(nn.Module):
     def forward(self, features):
         return Explored(self.mean(features), features.detach(), self.log_std.exp())
 
-# %% ../../nbs/2_policies/28_state_noise.ipynb #18c98f85
+# %% ../../nbs/2_policies/28_state_noise.ipynb #3355b808
+def has_box(space):
+    "True for a Box, and for a space with one among its parts"
+    parts = parts_of(space) or {}
+    return isinstance(space, gym.spaces.Box) or any(map(has_box, parts.values()))
+
+# %% ../../nbs/2_policies/28_state_noise.ipynb #10635aac
 def exploring_net(observation_space, action_space, hidden, generator, box="gaussian", encode="auto"):
     "The network of a policy, for box='gsde', too; see `policy_net`"
+    if box != "gaussian" and not has_box(action_space):
+        raise SpaceProblem(f"distribution={box!r} is for actions in a Box, and {action_space} has none; leave it out")
     if box != "gsde":
         return policy_net(observation_space, action_space, hidden, generator, box=box, encode=encode)
     if not (isinstance(action_space, gym.spaces.Box) and len(action_space.shape) == 1):

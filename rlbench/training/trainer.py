@@ -189,8 +189,10 @@ class Asked(Stepwise):
 
     def __repr__(self):
         cast = in_row({name: actor.algo.name for name, actor in self.actors.items()}, ": ")
-        returns = in_row({who: f"{one.mean_return:.1f}" for who, one in self.env.episodes.items()}, " ")
-        return f"Trainer({self.env.id}, {cast}, {self.steps:,} steps, {self.updates:,} updates, mean return {returns})"
+        means = in_row({who: f"{one.mean_return:.1f}" for who, one in self.env.episodes.items()}, " ")
+        some = any(one.finished for one in self.env.episodes.values())
+        returns = f"mean return {means}" if some else "no episode has ended"
+        return f"Trainer({self.env.id}, {cast}, {self.steps:,} steps, {self.updates:,} updates, {returns})"
 
 # %% ../../nbs/6_training/64_trainer.ipynb #0e5dd31b
 class CannotGoBack(UserWarning):
