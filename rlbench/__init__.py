@@ -19,6 +19,7 @@ HOMES = dict( # what can be had from here, and the module it lives in
     load="training.trainer",
     make="envs.find",
     play="launch.commands",
+    record="training.record",
     register="algos.algorithm",
     suggest="training.suggest",
     train="training.train",

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 import rlbench
-from rlbench.buffers.datasets import save_ring, to_minari, write_lines
-from rlbench.buffers.recordings import start_recording
+from rlbench.buffers.datasets import returns_in, save_ring, to_minari, write_lines
+from rlbench.buffers.recordings import read_memory, start_recording
 from rlbench.core.settings import fields_of
 from rlbench.core.state import read_tree, same
 from rlbench.launch import cli, commands
@@ -169,6 +169,39 @@ def test_given_data(terminal, tmp_path):
     assert status == 2 and "none.rlb: no such file" in err and not (tmp_path / "runs" / "b").exists()
 
 
+@pytest.mark.parametrize("name", ["shown.rlb", "shown.jsonl"])
+def test_what_a_policy_does_is_recorded_and_learned_from(terminal, tmp_path, name):
+    train(terminal, "--run-id", "a")
+    how = ("record", "a", "--episodes", 3)
+    status, out, err = terminal(*how, "--output", name)
+    assert (status, err) == (0, "") and out.startswith(f"{name}: ") and "3 episodes" in out
+    digest = out.split()[-1]
+    assert terminal(*how, "--output", "again.rlb")[1].split()[-1] == digest
+    assert terminal(*how, "--output", "other.rlb", "--seed", 2)[1].split()[-1] != digest
+    ring = read_memory(name)
+    assert "logp" not in ring.rows and len(returns_in(ring)) == 3
+    cloned = terminal("train", "CartPole-v1", "bc", "--memory", name, "--updates", 5, "--run-id", "b", "--quiet")
+    assert cloned[0] == 0 and "5 updates" in cloned[1]
+    status, _, err = terminal(*how, "--output", name)
+    assert status == 2 and "there is such a file" in err
+
+
+def test_as_it_acts_in_training_it_can_be_judged_by(terminal, tmp_path):
+    train(terminal, "--run-id", "a", "--set", "gamma=1.0")
+    assert terminal("record", "a", "--as-trained", "--episodes", 8, "--output", "own.rlb")[0] == 0
+    status, out, _ = terminal("estimate", "a", "--as-trained", "--memory", "own.rlb", "--method", "is", "--json")
+    mean = returns_in(read_memory("own.rlb")).mean()
+    assert status == 0 and np.isclose(json.loads(out)["value"], mean, rtol=1e-3)
+
+
+def test_of_several_behaviours_one_is_recorded(terminal, tmp_path):
+    args = ("train", "rlbench/Chase-v0", "chaser=dqn,runner=ppo", "--steps", 60, "--run-id", "c", "--quiet")
+    assert terminal(*args)[0] == 0
+    status, _, err = terminal("record", "c", "--output", "c.rlb")
+    assert status == 2 and "which behaviour? There are chaser, runner" in err
+    assert terminal("record", "c", "--output", "c.rlb", "--behaviour", "runner", "--episodes", 2)[0] == 0
+
+
 # ---- mistakes
 
 TRAIN = ("train", "CartPole-v1", "ppo")
@@ -212,6 +245,9 @@ TRAIN = ("train", "CartPole-v1", "ppo")
     (("evaluate", ""), "run: expected the name of a file or folder, got an empty path"),
     (("play", "none"), "no run 'none'"),
     (("play", "none", "--fps", "0"), "expected a number of at least"),
+    (("record", "none", "--output", "a.rlb"), "no run 'none'"),
+    (("record", "none", "--output", "a.csv"), "expected a name that ends in .rlb or .jsonl, or a Minari id"),
+    (("record", "none"), "required: --output"),
     (("explain", "dqn", "epsilom"), "did you mean 'epsilon'?"),
     (("fly",), "invalid choice: 'fly'"),
     (("tran",), "did you mean train?"),
@@ -342,7 +378,8 @@ def test_lab(terminal, tmp_path, monkeypatch):
     assert called[0][1][1:4] == ["-m", "jupyterlab", "workbench.ipynb"]
     terminal("lab", "Acrobot-v1", "--notebook", "asks.ipynb")
     first, second = nbformat.read(tmp_path / "asks.ipynb", 4).cells
-    assert "rlbench.suggest('Acrobot-v1')" in first.source and "choices[0]" in second.source and "preset" in second.source
+    assert "rlbench.suggest('Acrobot-v1')" in first.source
+    assert "choices[0]" in second.source and "preset" in second.source
     (tmp_path / "workbench.ipynb").write_text("mine")
     terminal("lab")
     assert (tmp_path / "workbench.ipynb").read_text() == "mine"

@@ -3,13 +3,13 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.datasets import RECIPES, Recipe, check_same, dataset, digest, episodes_told, played
+from benchmarks.datasets import RECIPES, Recipe, check_same, dataset, episodes_told, played
 from rlbench import Trainer, load
 from rlbench.algos.algorithm import algorithms, get
 from rlbench.algos.awr import advantage_weights, judged_returns, rows_in_time
 from rlbench.algos.cql import box_gap, value_gap
 from rlbench.algos.iql import expectile_loss
-from rlbench.buffers.datasets import load_ring
+from rlbench.buffers.datasets import digest, load_ring
 from rlbench.buffers.ring import Ring
 from rlbench.core.batch import Batch
 from rlbench.core.state import same

@@ -63,7 +63,8 @@ def test_the_first_ratio_of_a_rollout_is_1_under_every_distribution(kind):
 def test_a_distribution_that_would_change_nothing_is_refused(kind):
     with pytest.raises(SpaceProblem, match="is for actions in a Box, and Discrete.2. has none"):
         Trainer("CartPole-v1", "ppo", distribution=kind)
-    if kind != "gsde": Trainer("rlbench/SideAndForce-v0", "ppo", distribution=kind)       # one of its parts is one
+    if kind != "gsde":                                    # one of the parts is a Box, there
+        Trainer("rlbench/SideAndForce-v0", "ppo", distribution=kind)
 
 
 def test_kept_noise_is_the_same_for_so_many_steps_and_new_in_every_episode():

@@ -5,11 +5,12 @@
 # %% auto #0
 __all__ = ['BLOCK', 'seams', 'in_blocks', 'blocks_of', 'poured', 'subset', 'filtered', 'layout', 'check_layouts', 'merged',
            'check_whole', 'check_counts', 'check_shapes', 'check_columns', 'check_stored', 'save_ring', 'load_ring',
-           'set_column', 'get_column', 'json_line', 'write_lines', 'read_head', 'check_promise', 'read_row',
-           'column_of', 'read_blocks', 'read_lines', 'minari_package', 'jumps', 'minari_episode', 'to_minari',
-           'rows_of_episode', 'from_minari']
+           'digest', 'returns_in', 'set_column', 'get_column', 'json_line', 'write_lines', 'read_head', 'check_promise',
+           'read_row', 'column_of', 'read_blocks', 'read_lines', 'minari_package', 'jumps', 'minari_episode',
+           'to_minari', 'rows_of_episode', 'from_minari']
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #577949b4
+import hashlib
 import json
 import math
 import os
@@ -169,6 +170,22 @@ def load_ring(path, make=like):
         ring = Ring(tree["capacity"], tree["num_envs"], make)
         ring.restore(tree)
         return ring
+
+# %% ../../nbs/3_buffers/36_datasets.ipynb #4b66487c
+def digest(ring):
+    "The first 16 digits of SHA-256 of all columns, by name, type and shape, in the order in which rows lie"
+    found = hashlib.sha256()
+    for name, column in sorted(columns(ring.rows)):
+        found.update(f"{name} {column.dtype} {column.shape} ".encode())
+        found.update(np.ascontiguousarray(column).tobytes())
+    return found.hexdigest()[:16]
+
+def returns_in(ring):
+    "Returns (E,) of the episodes that a ring holds whole"
+    start, length = ring.whole_episodes()
+    if not len(start): return np.zeros(0)
+    rows = ring.stretch(start, length.max(), across=False)
+    return (ring.gather(rows.index).rew * rows.valid).sum(0)
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #bc85e44a
 def set_column(batch, name, column):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FINITE_COLUMNS', 'mapped', 'Recorder', 'start_recording', 'check_noted', 'noted_counts', 'recorded_positions',
            'check_whole_column', 'recorded_columns', 'wrong_value', 'check_values', 'open_recording', 'is_minari',
-           'read_memory']
+           'read_memory', 'check_new', 'write_memory']
 
 # %% ../../nbs/3_buffers/37_recordings.ipynb #f2000004
 import json
@@ -15,11 +15,11 @@ import re
 import numpy as np
 
 from .datasets import (check_counts, check_shapes, check_whole, from_minari, load_ring, minari_package,
-                                      read_lines, set_column)
+                                      read_lines, save_ring, set_column, to_minari, write_lines)
 from .ring import Ring
 from ..core.batch import Batch, columns, each
 from ..core.state import FileProblem, reading, write_text
-from ..core.words import path_of
+from ..core.words import ConfigError, path_of
 
 # %% ../../nbs/3_buffers/37_recordings.ipynb #b0b4a8b5
 def mapped(folder):
@@ -222,3 +222,20 @@ def read_memory(name): # path, or the id of a Minari data set
         return from_minari(minari_package().MinariDataset(path / "data") if path.exists() else str(name))
     if (path / "ring.json").exists(): return open_recording(path).twin()
     return read_lines(path) if path.suffix == ".jsonl" else load_ring(path)
+
+def check_new(name):
+    "ConfigError where rows cannot be kept under a name, or something is kept there already"
+    path = path_of(name)
+    if path.exists():
+        raise ConfigError(f"{name}: there is such a file; name another one, or delete it")
+    if path.suffix not in (".rlb", ".jsonl") and not is_minari(name):
+        raise ConfigError(f"{name}: expected a name that ends in .rlb or .jsonl, or a Minari id such as pole/expert-v0")
+
+def write_memory(name, ring,                      # .rlb, .jsonl, or the id of a Minari data set
+                 observation_space, action_space):# of one environment; Minari asks for them
+    "Keep the rows of a ring under a name that `read_memory` takes; ConfigError where it is taken"
+    check_new(name)
+    path = path_of(name)
+    if path.suffix == ".rlb": save_ring(path, ring)
+    elif path.suffix == ".jsonl": write_lines(path, ring)
+    else: to_minari(ring, str(name), observation_space, action_space)

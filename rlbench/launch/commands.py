@@ -6,9 +6,9 @@
 __all__ = ['FLAGS', 'KINDS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 'MISTAKES', 'COMMANDS', 'assignments',
            'by_behaviour', 'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation',
            'text_of_evaluation', 'named_trainer', 'run_evaluate', 'run_estimate', 'drawn', 'frames_of', 'kind_of_film',
-           'write_animation', 'play', 'run_play', 'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview',
-           'kind_of', 'run_algorithms', 'settings_table', 'run_explain', 'run_suggest', 'bench_notebook', 'run_lab',
-           'tell_line', 'carry_out']
+           'write_animation', 'play', 'run_play', 'run_record', 'handles', 'spaces_text', 'notebook_of', 'row_about',
+           'overview', 'kind_of', 'run_algorithms', 'settings_table', 'run_explain', 'run_suggest', 'bench_notebook',
+           'run_lab', 'tell_line', 'carry_out']
 
 # %% ../../nbs/9_launch/90_commands.ipynb #2fa4d380
 import importlib.util
@@ -24,7 +24,8 @@ import gymnasium as gym
 import numpy as np
 
 from ..algos.algorithm import algorithms, get
-from ..buffers.recordings import read_memory
+from ..buffers.datasets import digest, returns_in
+from ..buffers.recordings import check_new, read_memory, write_memory
 from ..core.batch import TextTable
 from ..core.config import Config
 from ..core.settings import fields_of, fits, parse_value, plain, whole_number
@@ -37,6 +38,7 @@ from ..envs.place import why_no_picture
 from ..training.estimate import estimate
 from ..training.evaluate import evaluate
 from ..training.checkpoints import RunProblem, find_run, newest, trainer_of
+from ..training.record import chosen_one, record
 from ..training.runs import RunSettings
 from ..training.setup import TrainerSettings
 from ..training.suggest import suggest
@@ -92,7 +94,8 @@ def run_train(args):
                     initialize_from=args.initialize_from, inference=args.inference, memory=by_behaviour(args.memory),
                     progress=not args.quiet, source="command line", **settings)
     print(trainer)
-    if not (trainer.updates or args.inference): print(f"nothing was learned yet; next: {trainer.next_text}")
+    if not (trainer.updates or args.inference):
+        print(f"nothing was learned yet; next: {trainer.next_text}")
     if args.inference: print("only acted; nothing was written")
     elif trainer.interrupted:
         there = newest(path_of(args.folder) / run_id)
@@ -197,6 +200,19 @@ def play(run,               # whose policy: a Trainer, or a run's id, folder or 
 def run_play(args):
     count = play(named_trainer(args), args.output, args.episodes, args.seed, args.max_steps, args.fps)
     print(f"{args.output}: {count} frames")
+    return 0
+
+# %% ../../nbs/9_launch/90_commands.ipynb #952c18a7
+def run_record(args):
+    check_new(args.output)
+    trainer = named_trainer(args)
+    who = chosen_one(trainer.actors, args.behaviour)
+    ring = record(trainer, args.episodes, args.seed, greedy=not args.as_trained, who=who)
+    spec = trainer.actors[who].spec
+    write_memory(args.output, ring, spec.observation_space, spec.action_space)
+    ret = returns_in(ring)
+    print(f"{args.output}: {len(ring):,} rows, {len(ret)} episodes, return {ret.mean():.1f} ± {ret.std():.1f}, "
+          f"digest {digest(ring)}")
     return 0
 
 # %% ../../nbs/9_launch/90_commands.ipynb #9c936285
@@ -330,6 +346,7 @@ COMMANDS = dict(
     evaluate=run_evaluate,
     estimate=run_estimate,
     play=run_play,
+    record=run_record,
     suggest=run_suggest,
     lab=run_lab,
     algorithms=run_algorithms,

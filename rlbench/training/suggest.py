@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['DEAR', 'VERY_DEAR', 'CHEAP', 'AGAIN', 'FRUGAL', 'PICTURES', 'BLIND', 'PROVED', 'EVEN', 'Chance', 'by_chance',
            'is_counted', 'accepts', 'replayers', 'network_methods', 'counting_methods', 'methods', 'proved_first',
-           'returns_in', 'data_methods', 'Candidate', 'tried', 'Suggestion', 'suggest']
+           'data_methods', 'Candidate', 'tried', 'Suggestion', 'suggest']
 
 # %% ../../nbs/6_training/69_suggest.ipynb #10737479
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from ..algos.algorithm import get
+from ..buffers.datasets import returns_in
 from ..buffers.recordings import read_memory
 from ..buffers.ring import Ring
 from ..core.batch import TextTable
@@ -175,13 +176,6 @@ def proved_first(env, choices):
     return [(proved[0], PROVED), *choices]
 
 # %% ../../nbs/6_training/69_suggest.ipynb #a7ea2a81
-def returns_in(memory):
-    "Returns (E,) of the episodes that a memory holds whole"
-    start, length = memory.whole_episodes()
-    if not len(start): return np.zeros(0)
-    rows = memory.stretch(start, length.max(), across=False)
-    return (memory.gather(rows.index).rew * rows.valid).sum(0)
-
 EVEN = .1 # of the mean return, above which some episodes are told from others
 
 def data_methods(spec, memory):

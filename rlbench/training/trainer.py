@@ -131,6 +131,12 @@ def in_row(told, between):
     "What is told by behaviour, in a row; without the name where there is only one"
     return ", ".join(f"{who}{between}{one}" if len(told) > 1 else one for who, one in told.items())
 
+def means_text(episodes): # {behaviour: Episodes}
+    "Mean returns of the last episodes, in words"
+    if not any(one.finished for one in episodes.values()):
+        return "no episode has ended"
+    return "mean return " + in_row({who: f"{one.mean_return:.1f}" for who, one in episodes.items()}, " ")
+
 # %% ../../nbs/6_training/64_trainer.ipynb #8d83e7fc
 class Asked(Stepwise):
     "What can be asked of a run"
@@ -189,9 +195,7 @@ class Asked(Stepwise):
 
     def __repr__(self):
         cast = in_row({name: actor.algo.name for name, actor in self.actors.items()}, ": ")
-        means = in_row({who: f"{one.mean_return:.1f}" for who, one in self.env.episodes.items()}, " ")
-        some = any(one.finished for one in self.env.episodes.values())
-        returns = f"mean return {means}" if some else "no episode has ended"
+        returns = means_text(self.env.episodes)
         return f"Trainer({self.env.id}, {cast}, {self.steps:,} steps, {self.updates:,} updates, {returns})"
 
 # %% ../../nbs/6_training/64_trainer.ipynb #0e5dd31b
