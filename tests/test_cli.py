@@ -186,6 +186,18 @@ def test_what_a_policy_does_is_recorded_and_learned_from(terminal, tmp_path, nam
     assert status == 2 and "there is such a file" in err
 
 
+def test_what_a_policy_does_is_kept_by_minari(terminal, tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    train(terminal, "--run-id", "a")
+    how = ("record", "a", "--episodes", 2, "--output", "pole/shown-v0")
+    status, out, err = terminal(*how)
+    assert (status, err) == (0, "") and "2 episodes" in out
+    assert len(returns_in(read_memory("pole/shown-v0"))) == 2
+    status, out, err = terminal(*how)
+    assert (status, out) == (2, "") and "Minari has such a data set" in err and len(err.splitlines()) == 1
+
+
 def test_as_it_acts_in_training_it_can_be_judged_by(terminal, tmp_path):
     train(terminal, "--run-id", "a", "--set", "gamma=1.0")
     assert terminal("record", "a", "--as-trained", "--episodes", 8, "--output", "own.rlb")[0] == 0

@@ -11,6 +11,7 @@ __all__ = ['FINITE_COLUMNS', 'mapped', 'Recorder', 'start_recording', 'check_not
 import json
 import math
 import re
+import warnings
 
 import numpy as np
 
@@ -228,14 +229,19 @@ def check_new(name):
     path = path_of(name)
     if path.exists():
         raise ConfigError(f"{name}: there is such a file; name another one, or delete it")
-    if path.suffix not in (".rlb", ".jsonl") and not is_minari(name):
+    if path.suffix in (".rlb", ".jsonl"): return
+    if not is_minari(name):
         raise ConfigError(f"{name}: expected a name that ends in .rlb or .jsonl, or a Minari id such as pole/expert-v0")
+    if str(name) in minari_package().list_local_datasets():
+        raise ConfigError(f"{name}: Minari has such a data set; name another one")
 
 def write_memory(name, ring,                      # .rlb, .jsonl, or the id of a Minari data set
                  observation_space, action_space):# of one environment; Minari asks for them
     "Keep the rows of a ring under a name that `read_memory` takes; ConfigError where it is taken"
     check_new(name)
     path = path_of(name)
-    if path.suffix == ".rlb": save_ring(path, ring)
-    elif path.suffix == ".jsonl": write_lines(path, ring)
-    else: to_minari(ring, str(name), observation_space, action_space)
+    if path.suffix == ".rlb": return save_ring(path, ring)
+    if path.suffix == ".jsonl": return write_lines(path, ring)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)      # there is no author, no link to code, no description
+        to_minari(ring, str(name), observation_space, action_space)
