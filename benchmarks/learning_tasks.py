@@ -118,8 +118,8 @@ FAMILIES = {
             dict(step_rule="intentional", eta="linear(0.25, 0.01, 50000)")),
         "stream-q-acrobot": Task(
             "Acrobot-v1", "stream_q", 150_000, -100, SOLVED, dict(epsilon="linear(1, 0.05, 50000)"),
-            note="of one seed each: -104 with ε to 0.01 within 100,000 steps, -125 with gamma 0.98, -106 by intentional "
-                 "steps"),
+            note="of one seed each: -104 with ε to 0.01 within 100,000 steps, -125 with gamma 0.98, -106 by "
+                 "intentional steps"),
         "stream-ac-cartpole": Task("CartPole-v1", "stream_ac", 50_000, 475, SOLVED),
         "stream-ac-pendulum": Task(
             "Pendulum-v1", "stream_ac", 200_000, -250, "RLlib's SAC, in ten times the steps", dict(
