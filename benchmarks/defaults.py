@@ -74,16 +74,17 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "long": dict(n_steps=512, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.98, ent_coef=.01),
     },
     a2c={
-        "entropy": dict(n_steps=5, gae_lambda=1., ent_coef=.01),
-        "long": dict(n_steps=16, gae_lambda=.95, ent_coef=.01),
+        "no entropy": dict(ent_coef=0.),
+        "long": dict(n_steps=16, gae_lambda=.95),
     },
     trpo={
         "SB3": dict(n_steps=256),
         "bold": dict(n_steps=128, target_kl=.02),
     },
     impala={
-        "RLlib": dict(n_steps=50, lr=5e-4, ent_coef=.01),
-        "middle": dict(n_steps=20, lr=7e-4, ent_coef=.01),
+        "no entropy": dict(ent_coef=0.),
+        "RLlib": dict(n_steps=50, lr=5e-4),
+        "middle": dict(n_steps=20, lr=7e-4),
     },
     reinforce={
         "steep": dict(lr=.01),

@@ -20,7 +20,7 @@ from rlbench.training import train as module
 from rlbench.training.checkpoints import RunProblem, checkpoints_of
 from rlbench.training.train import train
 from rlbench.training.trainer import Trainer, load
-from tests.cases import Case
+from tests.cases import Case, demonstrations
 
 SMALL = dict(learning_starts=10, hidden=(8,), log_every=20, checkpoint_every=20, eval_every=0, progress=False)
 QUICK = ["--quiet", "--set", "checkpoint_every=20", "--set", "eval_every=0", "--set", "learning_starts=10"]
@@ -126,6 +126,13 @@ def test_memories_that_nothing_can_be_learned_from():
         Trainer("rlbench/CliffWalk-v0", "value_iteration", memory=Ring(5, 1))
     with pytest.raises(ValueError, match="bc: the memory that is given is empty"):
         Trainer("CartPole-v1", "bc", memory=Ring(5, 1)).advance()
+    shown = demonstrations("CartPole-v1", 1, steps=20)
+    for algo in ("ppo", "a2c", "stream_q", "recurrent_ppo"):
+        with pytest.raises(ConfigError, match=f"{algo} learns from steps as it takes them, and never from the 20 rows"):
+            Trainer("CartPole-v1", algo, memory=shown, num_envs=1)
+        Trainer("CartPole-v1", algo, memory=Ring(300, 1), num_envs=1).run(20)           # room for its own
+    with pytest.raises(ConfigError, match=r"its obs have shapes \(4,\), those of .* have \(6,\)"):
+        Trainer("Acrobot-v1", "bc", memory=shown)
 
 
 # ---- weights to begin with

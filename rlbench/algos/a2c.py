@@ -35,7 +35,6 @@ class A2CSettings(ActorCriticSettings):
     n_steps: int = hp(5, "steps of each environment in a rollout", up="rewards come late",
                       low=1, high=1_000_000, live=False)
     normalize_advantage: bool = hp(False, "advantages of a rollout to mean 0 and deviation 1")
-    ent_coef: float | Schedule = hp(0., "weight of the entropy bonus", up="it settles too early", low=0)
 
 # %% ../../nbs/4_algos/444_a2c.ipynb #c0b0df70
 @register("a2c")

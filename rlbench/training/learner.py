@@ -153,7 +153,12 @@ def types_of(column):
     words = dict(f="floats", i="integers", u="integers", b="bools")
     return [(name, words.get(x.dtype.kind, x.dtype.name)) for name, x in columns(Batch(it=column))]
 
-# %% ../../nbs/6_training/61_learner.ipynb #9efbd657
+# %% ../../nbs/6_training/61_learner.ipynb #3ee45d18
+def by_name(parts):
+    "[(name, what)] of a column's parts as one says it: the only one by itself, several by name"
+    return parts[0][1] if len(parts) == 1 else dict(parts)
+
+# %% ../../nbs/6_training/61_learner.ipynb #eed47a57
 def misfit(memory, spec, needed):
     "What in a memory does not fit a task, in words; nothing if all does"
     if memory.rows is None: return ""
@@ -166,7 +171,8 @@ def misfit(memory, spec, needed):
         wanted = room_for(space, 1)[None]
         for what, told in dict(shapes=shapes_of, types=types_of).items():
             if told(held) != told(wanted):
-                return f"its {name} have {what} {told(held)}, those of {space} have {told(wanted)}"
+                there, here = by_name(told(held)), by_name(told(wanted))
+                return f"its {name} have {what} {there}, those of {space} have {here}"
     return ""
 
 # %% ../../nbs/6_training/61_learner.ipynb #4f0c2a40
@@ -192,13 +198,23 @@ def check_held(memory, spec):
         raise ConfigError(f"the memory that is given does not fit the environment: its {name} hold {value} in row "
                           f"{row}, expected those of {space}")
 
-# %% ../../nbs/6_training/61_learner.ipynb #3a119067
+# %% ../../nbs/6_training/61_learner.ipynb #c59f05ec
+def check_use(settings, given):
+    "ConfigError where nobody would ever learn from the rows of a memory that is given"
+    if not len(given) or settings.replays or settings.offline or settings.imitates:
+        return
+    raise ConfigError(f"{settings.name} learns from steps as it takes them, and never from the {len(given):,} rows of "
+                      "the memory that is given; leave memory out, or take an algorithm that replays or is offline "
+                      "(rlbench.suggest(env, memory=…) tries some)")
+
+# %% ../../nbs/6_training/61_learner.ipynb #d796cf79
 def memory_for(settings, spec, given):
     "A learner's memory: the one that is given, or one of its own; ConfigError where it cannot learn from it"
     if given is None:
         if not (settings.offline or settings.imitates):
             return settings.memory(spec)
-        raise ConfigError(f"{settings.name} learns from a memory that is given, such as demonstrations: pass memory=…")
+        raise ConfigError(f"{settings.name} learns from a memory that is given, such as demonstrations: pass memory=… "
+                          "(--memory FILE)")
     if settings.exact:
         raise ConfigError(f"{settings.name} plans with a model and learns from no memory; leave memory out")
     if not isinstance(given, Ring):
@@ -208,6 +224,7 @@ def memory_for(settings, spec, given):
     if wrong:
         raise ConfigError(f"the memory that is given does not fit the environment: {wrong}")
     check_held(given, spec)
+    check_use(settings, given)
     if settings.offline or settings.imitates: return given.twin(ClosedRing)
     if given.num_envs == spec.num_envs: return given
     raise ConfigError(f"the memory that is given has places for {given.num_envs} environments, and {spec.num_envs} are "
