@@ -121,7 +121,8 @@ def test_a_memory_that_was_given_is_looked_at_again(here, column, kind):
         load("run.rlb")
 
 
-def test_memories_that_nothing_can_be_learned_from():
+def test_memories_that_nothing_can_be_learned_from(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="value_iteration plans with a model and learns from no memory"):
         Trainer("rlbench/CliffWalk-v0", "value_iteration", memory=Ring(5, 1))
     with pytest.raises(ValueError, match="bc: the memory that is given is empty"):
@@ -130,7 +131,8 @@ def test_memories_that_nothing_can_be_learned_from():
     for algo in ("ppo", "a2c", "stream_q", "recurrent_ppo"):
         with pytest.raises(ConfigError, match=f"{algo} learns from steps as it takes them, and never from the 20 rows"):
             Trainer("CartPole-v1", algo, memory=shown, num_envs=1)
-        Trainer("CartPole-v1", algo, memory=Ring(300, 1), num_envs=1).run(20)           # room for its own
+        Trainer("CartPole-v1", algo, memory=Ring(300, 1), num_envs=1).run(20).save("run")       # room for its own
+        assert len(load("run").run(20).learner.memory) == 40
     with pytest.raises(ConfigError, match=r"its obs have shapes \(4,\), those of .* have \(6,\)"):
         Trainer("Acrobot-v1", "bc", memory=shown)
 

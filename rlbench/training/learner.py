@@ -224,7 +224,6 @@ def memory_for(settings, spec, given):
     if wrong:
         raise ConfigError(f"the memory that is given does not fit the environment: {wrong}")
     check_held(given, spec)
-    check_use(settings, given)
     if settings.offline or settings.imitates: return given.twin(ClosedRing)
     if given.num_envs == spec.num_envs: return given
     raise ConfigError(f"the memory that is given has places for {given.num_envs} environments, and {spec.num_envs} are "
@@ -290,6 +289,7 @@ class LearnerState(Paced):
         self.noise = NoiseStream(rng, actor.device)       # and of minibatches and targets
         self.given = memory is not None                   # a memory from outside: a data set, demonstrations
         memory = memory_for(settings, actor.spec, memory)
+        if self.given: check_use(settings, memory)
         self.memory = settings.memory(actor.spec) if settings.imitates else memory
         self.own = settings.own(actor.spec, self.memory)  # whatever else the algorithm must remember
         if settings.imitates:
