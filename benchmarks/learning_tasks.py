@@ -79,7 +79,7 @@ DQN_LANDER = dict(
     prioritized_replay_beta="linear(0.4, 1, 300000)",
 )
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
-LANDER = dict(num_envs=16, n_steps=1024, n_epochs=4, batch_size=64, lr=3e-4, gamma=.999, gae_lambda=.98)
+LANDER = preset_for("tuned", "LunarLander-v3", "ppo").settings
 WALKER = dict(
     num_envs=32,
     n_steps=2048,
@@ -181,12 +181,9 @@ FAMILIES = {
             "Pendulum-v1", "ppo", 98_304, -180, "-172 by rl-zoo3, one run, within 100,000 steps",
             dict(num_envs=4, n_steps=1024, batch_size=64, gamma=.9, ent_coef=0., distribution="gsde"),
             note="-194 with lr falling to a tenth, one seed"),
-        "ppo-acrobot": Task(
-            "Acrobot-v1", "ppo", 999_424, -80, "-73.5 by rl-zoo3, one run, within as many steps",
-            dict(num_envs=16, n_epochs=4, batch_size=64, lr=3e-4, gae_lambda=.94, ent_coef=0., normalize_obs=True)),
+        "ppo-acrobot": tuned("Acrobot-v1", "ppo", -80, "-73.5 by rl-zoo3, one run, within as many steps"),
         "ppo-kl-cartpole": Task("CartPole-v1", "ppo_kl", 100_352, 475, SOLVED),
-        "ppo-lunar-lander": Task(
-            "LunarLander-v3", "ppo", 999_424, 242, "242 by rl-zoo3, one run, v2", LANDER, long=True),
+        "ppo-lunar-lander": tuned("LunarLander-v3", "ppo", 242, "242 by rl-zoo3, one run, v2", long=True),
         "ppo-lunar-lander-continuous": Task(
             "LunarLanderContinuous-v3", "ppo", 999_424, 260, "271 by rl-zoo3, one run, v2", LANDER, long=True),
         "ppo-bipedal-walker": Task(
@@ -223,7 +220,7 @@ FAMILIES = {
         "td3-mountain-car": tuned(
             "MountainCarContinuous-v0", "td3", 92, "93.5 by rl-zoo3, one run, within 300,000 steps"),
         "ddpg-pendulum": tuned("Pendulum-v1", "ddpg", -170, "-152 by rl-zoo3, one run"),
-        "tqc-pendulum": Task("Pendulum-v1", "tqc", 20_000, -170, "-151 by rl-zoo3, one run", dict(lr=1e-3)),
+        "tqc-pendulum": tuned("Pendulum-v1", "tqc", -170, "-151 by rl-zoo3, one run"),
         "crossq-pendulum": Task("Pendulum-v1", "crossq", 20_000, -170, "-146 by SLM-Lab, within 300,000 steps"),
         "droq-pendulum": Task(
             "Pendulum-v1", "sac", 3_000, -170, "Stable-Baselines3's SAC, within 20,000 steps",

@@ -31,6 +31,10 @@ FROM_ROLLOUTS = {
         lr="linear(0.001, 0, 100000)", clip_range="linear(0.2, 0, 100000)")),
     ("Pendulum-v1", "ppo"): Preset("ppo-pendulum", 198_656, dict(
         gamma=.9, ent_coef=0., max_grad_norm=None, lr="linear(0.001, 0.0001, 200000)")),
+    ("Acrobot-v1", "ppo"): Preset("ppo-acrobot", 999_424, dict(
+        num_envs=16, n_epochs=4, batch_size=64, lr=3e-4, gae_lambda=.94, ent_coef=0., normalize_obs=True)),
+    ("LunarLander-v3", "ppo"): Preset("ppo-lunar-lander", 999_424, dict(
+        num_envs=16, n_steps=1024, n_epochs=4, batch_size=64, lr=3e-4, gamma=.999, gae_lambda=.98)),
     ("rlbench/Forbidden-v0", "ppo"): Preset("masked-ppo", 20_480, dict(
         n_steps=64, n_epochs=4, lr=3e-4, ent_coef=0.)),
     ("rlbench/SideAndForce-v0", "ppo"): Preset("hybrid-ppo", 20_480, dict(
@@ -54,6 +58,7 @@ FROM_MEMORY = {
     ("MountainCarContinuous-v0", "td3"): Preset("td3-mountain-car", 50_000, dict(
         exploration="ou", ou_theta=.02, exploration_noise=.2, hidden=[64, 64], batch_size=128, train_freq=2)),
     ("Pendulum-v1", "ddpg"): Preset("ddpg-pendulum", 20_000, dict(gamma=.98)),
+    ("Pendulum-v1", "tqc"): Preset("tqc-pendulum", 20_000, dict(lr=1e-3)),
     ("CartPole-v1", "sac"): Preset("sac-cartpole", 50_000, dict(
         lr=1e-3, tau=.05, target_entropy_scale=.3, batch_size=64, hidden=[64, 64])),
     ("rlbench/SideAndForce-v0", "sac"): Preset("sac-hybrid", 3_000, dict(
