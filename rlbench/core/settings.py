@@ -146,7 +146,7 @@ def entries(kinds, values):
 def whole_number(what, value, low=0):
     "A count that was passed, as an int; ValueError says what was expected"
     number = fits(int, value)
-    if number and number[0] >= low: return number[0]
+    if number and (low is None or number[0] >= low): return number[0]
     raise ValueError(f"{what} = {value!r}: expected a whole number{range_words(low, None)}")
 
 # %% ../../nbs/0_core/04_settings.ipynb #a666ecae

@@ -19,7 +19,7 @@ import gymnasium as gym
 import numpy as np
 
 from ..core.spaces import AGENT, Spec, as_columns, clipped_to, from_columns, parts_of, room_for
-from ..core.state import InProcess, same, snapshot
+from ..core.state import Fixed, InProcess, same, snapshot
 from .place import FRESH, WayBack, copies_in, fill, own_state, picture, place, put_into, tells_state
 
 # %% ../../nbs/1_envs/101_env.ipynb #88ab7e52
@@ -84,8 +84,7 @@ class Episodes:
         return f"Episodes({self.total} finished, {means} over the last {len(self.finished)})"
 
     def state(self):
-        finished = [tuple(one) for one in self.finished]
-        return dict(ret=self.ret.copy(), length=self.length.copy(), finished=finished, total=self.total)
+        return dict(ret=self.ret.copy(), length=self.length.copy(), finished=Fixed(self.finished), total=self.total)
 
     def restore(self, tree):
         self.ret = tree["ret"].copy()

@@ -253,6 +253,10 @@ class Trainer(Asked):
     def set(self, *, source="python", **changes):
         "Change settings from the next event on; `source` is who says so"
         change(self.config, source, changes)
+        self.adopt()
+
+    def adopt(self):
+        "Go on by what the config says"
         self.settings = self.config.values["trainer"]
         for name, learner in self.learners.items():
             learner.adopt(self.config.values[name])

@@ -1,0 +1,112 @@
+"Going back to any event, by any algorithm, is exact; what was done on the way is done again"
+import numpy as np
+import pytest
+
+from rlbench.core.shelf import Shelf
+from rlbench.core.state import same
+from rlbench.lab.timeline import Timeline
+from rlbench.training.trainer import Trainer
+from tests.cases import CASES, differs
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def one_reward_less(trainer):
+    "An edit of what is stored"
+    for learner in trainer.learners.values():
+        if learner.memory.places: learner.memory.places["rew"][0] -= 1
+
+
+@every_case
+def test_every_event_can_be_reached_again_to_the_bit(case):
+    trainer = case.begun(num_envs=2)
+    timeline = Timeline(trainer, share=.2)
+    there = [trainer.snapshot()]
+    for event in range(60):
+        if event == 20 and ("agent", "lr") in trainer.config.known: trainer.set(lr=1e-5)
+        if event == 30: timeline.do(one_reward_less)
+        if event == 40: trainer.exploring = False
+        if trainer.advance() is None: break
+        there.append(trainer.snapshot())
+    for event in np.random.default_rng(0).permutation(len(there))[:12]:
+        timeline.rewind(int(event))
+        assert differs(trainer.snapshot(), there[event]) == ""
+    assert len(timeline.branches) == 1
+
+
+def test_what_is_kept_fits_into_its_budget():
+    timeline = Timeline(Trainer("CartPole-v1", "dqn", learning_starts=50), budget=2, share=.5)
+    trainer = timeline.trainer
+    trainer.until("event", 1500)
+    assert timeline.shelf.nbytes <= 2e6
+    here = trainer.snapshot()
+    timeline.rewind(3)
+    timeline.rewind(1500)
+    assert same(trainer.snapshot(), here)
+
+
+def test_who_puts_the_run_elsewhere_begins_a_timeline_of_its_own():
+    trainer = Trainer("CartPole-v1", "ppo", num_envs=2)
+    timeline = Timeline(trainer)
+    start = trainer.snapshot()
+    trainer.until("event", 30)
+    there = trainer.snapshot()
+    trainer.restore(start)
+    trainer.until("event", 10)
+    first, second = timeline.branches
+    assert second.parent is None
+    timeline.rewind(30, branch=first)
+    assert same(trainer.snapshot(), there)
+
+
+def test_a_failure_on_the_way_leaves_the_run_where_it_was():
+    trainer = Trainer("CartPole-v1", "ppo", num_envs=2)
+    timeline = Timeline(trainer, share=1e-9)
+    trainer.until("event", 10)
+    calls = []
+
+    def once_only(trainer):
+        calls.append(1)
+        if len(calls) > 1: raise RuntimeError("not again")
+
+    timeline.do(once_only)
+    trainer.until("event", 10)
+    here = trainer.snapshot()
+    with pytest.raises(RuntimeError, match="not again"):
+        timeline.rewind(15)
+    assert same(trainer.snapshot(), here)
+    assert timeline.at == 20 and trainer.watchers == [timeline.note]
+
+
+def test_a_fork_in_the_past_leaves_the_present_alone():
+    trainer = Trainer("CartPole-v1", "ppo", num_envs=2)
+    timeline = Timeline(trainer)
+    trainer.until("event", 40)
+    there = trainer.snapshot()
+    trainer.until("event", 40)
+    here = trainer.snapshot()
+    twin = timeline.fork(40, lr=.5)
+    assert same(trainer.snapshot(), here)
+    assert twin.learner.settings.lr == .5
+    twin.set(lr=trainer.learner.settings.lr)
+    assert same(twin.state()["learners"], there["learners"])
+
+
+def test_a_block_that_two_trees_hold_is_counted_once():
+    shelf = Shelf()
+    array = np.arange(100_000)
+    for name in "abc": shelf.put(name, dict(array=array))
+    assert shelf.nbytes == array.nbytes
+    shelf.drop("a")
+    shelf.drop("c")
+    assert shelf.nbytes == array.nbytes
+    assert (shelf.take("b")["array"] == array).all()
+
+
+@pytest.mark.parametrize("value", [0., -0., float("nan"), True, 1, 2**70, "a", None, np.float32(-0.)])
+def test_plain_values_come_back_as_they_are(value):
+    shelf = Shelf()
+    shelf.put(0, dict(value=0.))
+    shelf.put(1, dict(value=value))
+    out = shelf.take(1)["value"]
+    assert type(out) is type(value) and repr(out) == repr(value)
