@@ -42,7 +42,7 @@ def check_spaces(at, spec, rows):
 def check_episodes(who, told):
     "FileProblem where what was counted of a behaviour's episodes cannot be"
     like = [(0, 0., 0, False, who)] * len(told["finished"])
-    check_form(dict(finished=list(told["finished"])), dict(finished=like))
+    check_form(dict(finished=list(map(tuple, told["finished"]))), dict(finished=like))
     if not ((0 <= told["length"]) & (told["length"] < 2**48)).all():
         raise FileProblem(f"{who}: lengths of episodes that cannot be")
 
