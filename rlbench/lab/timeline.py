@@ -41,9 +41,10 @@ class Deed(NamedTuple):
 class Branch:
     "Events in a row, what people did between them, and where there are places to start from"
 
-    def __init__(self, parent=None, since=0):
+    def __init__(self, parent=None, since=0, after=0):
         self.parent = parent        # the branch that it left; None: it comes from outside
         self.since = since          # events of the run before its first one
+        self.after = after          # deeds of its parent before that
         self.marks = bytearray()    # of its own events
         self.deeds = []             # in the order in which they were done
         self.places = []            # events before each snapshot
@@ -53,10 +54,14 @@ class Branch:
         "Events of the run up to its last one"
         return self.since + len(self.marks)
 
-    def path(self, at):
-        "[(branch, events up to where it counts)] from the first branch to this one"
-        above = self.parent.path(self.since) if self.parent else []
-        return [*above, (self, at)]
+    def done_before(self, at):
+        "How many of its deeds were done before a run stood at an event"
+        return sum(deed.at < at for deed in self.deeds)
+
+    def path(self, at, done=None):
+        "[(branch, events up to where it counts, its deeds that count)] from the first branch to this one"
+        above = self.parent.path(self.since, self.after) if self.parent else []
+        return [*above, (self, at, self.done_before(at) if done is None else done)]
 
     def __repr__(self):
         return f"Branch(events {self.since:,} to {self.end:,}, {len(self.deeds)} deeds, {len(self.places)} snapshots)"
@@ -64,7 +69,7 @@ class Branch:
 # %% ../../nbs/8_lab/842_timeline.ipynb #055dd6c3
 def marks_on(path):
     "(events,) of a path from the first branch on, as numbers made of UNIT_BITS"
-    parts = [branch.marks[:upto - branch.since] for branch, upto in path]
+    parts = [branch.marks[:upto - branch.since] for branch, upto, _ in path]
     return np.frombuffer(bytes().join(parts), np.uint8)
 
 # %% ../../nbs/8_lab/842_timeline.ipynb #83f3045e
@@ -72,7 +77,7 @@ def ends_of(unit, path):
     "After how many events each unit of a path was complete"
     if unit not in UNIT_BITS:
         raise ValueError(unknown("unit", unit, UNIT_BITS))
-    first, _ = path[0]
+    first, *_ = path[0]
     return np.flatnonzero(marks_on(path) & UNIT_BITS[unit]) + 1 + first.since
 
 # %% ../../nbs/8_lab/842_timeline.ipynb #7e8e506d
@@ -88,7 +93,7 @@ def nth_from(ends, here, n, unit):
 # %% ../../nbs/8_lab/842_timeline.ipynb #15dc1b88
 def nearest(path):
     "(branch, events before it) of the last snapshot on a path"
-    for branch, upto in reversed(path):
+    for branch, upto, _ in reversed(path):
         found = bisect_right(branch.places, upto)
         if found: return branch, branch.places[found - 1]
     raise ValueError("no snapshot is left from which one could get there")
@@ -97,9 +102,9 @@ def nearest(path):
 def deeds_on(path, start):
     "{events before: [deeds]} that a run from `start` to the end of a path has to repeat"
     found = {}
-    for branch, upto in path:
-        for deed in branch.deeds:
-            if start <= deed.at < upto: found.setdefault(deed.at, []).append(deed)
+    for branch, _, done in path:
+        for deed in branch.deeds[:done]:
+            if deed.at >= start: found.setdefault(deed.at, []).append(deed)
     return found
 
 # %% ../../nbs/8_lab/842_timeline.ipynb #0b14afe2
@@ -151,13 +156,15 @@ class Recorder:
         self.cost = .1              # seconds of a snapshot
         self.branches = []
         self.at = 0                 # events of the run up to here
+        self.done = 0               # deeds of the branch up to here
         self.begin(None)
         trainer.watchers.append(self.note)
 
     def begin(self, parent):
         "A new branch from here on"
-        self.branch = Branch(parent, self.at)
+        self.branch = Branch(parent, self.at, self.done)
         self.branches.append(self.branch)
+        self.done = 0
         if parent is None: self.keep()
         self.arrive()
 
@@ -186,8 +193,10 @@ class Recorder:
 
     def remember(self, act, text):
         "Something was done here"
-        if self.at < self.branch.end: self.begin(self.branch)
+        if self.at < self.branch.end or self.done < len(self.branch.deeds):
+            self.begin(self.branch)
         self.branch.deeds.append(Deed(self.at, act, text))
+        self.done += 1
         self.known = standing(self.trainer)
 
     def note(self, trainer, event):
@@ -195,7 +204,7 @@ class Recorder:
         strayed = trainer.obs is not self.seen
         if standing(trainer) != self.known and not strayed:
             self.remember(*changed_since(trainer, self.known))
-        if self.at < self.branch.end and any(deed.at == self.at for deed in self.branch.deeds):
+        if self.done < len(self.branch.deeds) and self.branch.deeds[self.done].at == self.at:
             self.begin(self.branch)                       # what was done here the last time was not done again
         self.at += 1
         if strayed: return self.begin(None)
@@ -207,12 +216,12 @@ class Recorder:
 def lead(trainer, shelf, path):
     "Put a trainer at the end of a path: to the nearest snapshot, and on through the events after it"
     branch, start = nearest(path)
-    _, goal = path[-1]
+    _, goal, _ = path[-1]
     deeds = deeds_on(path, start)
     trainer.restore(shelf.take((branch, start)))
-    for at in range(start, goal):
+    for at in range(start, goal + 1):
         for deed in deeds.get(at, ()): deed.act(trainer)
-        next_event(trainer)
+        if at < goal: next_event(trainer)
 
 # %% ../../nbs/8_lab/842_timeline.ipynb #97cb1285
 @contextlib.contextmanager
@@ -240,7 +249,7 @@ class Timeline(Recorder):
         path = branch.path(branch.end)
         if isinstance(to, str):
             to = nth_from(ends_of(to, path), self.at, n, to)
-        first, _ = path[0]
+        first, *_ = path[0]
         at = whole_number("rewind: event", to, low=first.since)
         if at > branch.end:
             raise ValueError(f"rewind: event {at:,} has not happened yet; the last one is {branch.end:,}")
@@ -253,16 +262,33 @@ class Timeline(Recorder):
             lead(self.trainer, self.shelf, branch.path(at))
         self.branch = branch
         self.at = at
+        self.done = branch.done_before(at)
         self.arrive()
 
     def fork(self, to=None, n=None, branch=None, **changes):
         "A second trainer at an event (None: here) with some settings changed"
-        branch, at = self.where(self.at if to is None else to, n, branch)
+        if to is None: path = self.branch.path(self.at, self.done)
+        else:
+            branch, at = self.where(to, n, branch)
+            path = branch.path(at)
         twin = self.trainer.fresh()
         with closed_if_it_fails(twin):
-            lead(twin, self.shelf, branch.path(at))
+            lead(twin, self.shelf, path)
             twin.set(**changes)
         return twin
+
+    def script(self):
+        "What was done, as lines: those that made the trainer come before them"
+        lines = []
+        told = None
+        for branch, upto, done in self.branch.path(self.at, self.done):
+            if told is None: told = branch.since
+            for deed in branch.deeds[:done]:
+                if deed.at > told: lines.append(f"trainer.until('event', {deed.at - told})")
+                lines.append(deed.text)
+                told = deed.at
+        if self.at > told: lines.append(f"trainer.until('event', {self.at - told})")
+        return lines
 
     def do(self, act, text=""):
         "act(trainer) between two events, remembered and repeated on every way that leads through here -> its answer"
