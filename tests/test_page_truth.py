@@ -152,7 +152,20 @@ def without_steps(wb):
     wb.switch(learning=False, collecting=True).step("step", 3)
 
 
-ORDERS = [by_buttons, by_hand, half_an_iteration, after_a_reset, without_steps]
+def past_the_workbench(wb):
+    wb.step("step", 9)
+    wb.trainer.set(lr=.02)
+    wb.trainer.until("step", 12)
+    wb.trainer.learning = False
+    wb.step("step", 4)
+
+
+def back_and_on(wb):
+    wb.step("step", 40).set(lr=.02).step("event", 30).rewind("update", -3)
+    wb.set(gamma=.5).step("event", 10)
+
+
+ORDERS = [by_buttons, by_hand, half_an_iteration, after_a_reset, without_steps, past_the_workbench, back_and_on]
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -176,12 +189,8 @@ def test_the_snippet_of_a_file_and_of_a_fork(bench, tmp_path):                  
     other.close()
 
 
-def changes_outside(wb):
-    wb.trainer.set(lr=.02)
-
-
-def runs_outside(wb):
-    wb.trainer.until("step", 2)
+def put_elsewhere(wb):
+    wb.trainer.restore(wb.trainer.snapshot())
 
 
 def goes_back(wb):
@@ -197,8 +206,7 @@ def acts(wb):
 
 
 WORDS = [
-    (changes_outside, "settings changed past the workbench"),
-    (runs_outside, "the place changed past the workbench"),
+    (put_elsewhere, "the place changed past the workbench"),
     (goes_back, "was not recorded"),
     (is_called, "<lambda> was called on the trainer"),
     (acts, "a hand chose action 1 (push right)")]

@@ -6,6 +6,8 @@
 __all__ = ['Waiting', 'Going', 'Changing', 'Keeping', 'Hands']
 
 # %% ../../nbs/8_lab/854_hands.ipynb #5744fd27
+from functools import partial
+
 import gymnasium as gym
 import numpy as np
 
@@ -13,7 +15,6 @@ from ..core.settings import fits
 from ..core.words import unknown
 from ..envs.actions import action_names
 from .inspect import action_words, is_held
-from .journal import recorded
 from .owner import Goal, check_possible
 from .player import set_out_for
 from ..training.actor import as_batch
@@ -87,15 +88,18 @@ def behaviour_of(trainer, who):
 
 # %% ../../nbs/8_lab/854_hands.ipynb #226dde34
 class Hand:
-    "An actor in whose stead a person chooses, in the first environment"
-    def __init__(self, actor, act): # act: (1, ...) a batch of one action
+    "An actor in whose stead a person chooses once, in the first environment"
+    def __init__(self, actor, act, # (1, ...) a batch of one action
+                 give_back):       # give_back(actor), when it is done
         self.actor = actor
         self.chosen = act
+        self.give_back = give_back
 
     def act(self, obs, greedy=False):
         act, extra = self.actor.act(obs, greedy)
         act = act.copy()
         act[0] = self.chosen[0]
+        self.give_back(self.actor)
         return act, extra
 
     def __getattr__(self, name):
@@ -126,7 +130,26 @@ def check_hand(trainer, who, act):
         raise ValueError(f"action {act!r}: expected one of {space}")
     return rows
 
-# %% ../../nbs/8_lab/854_hands.ipynb #b9b81a4d
+# %% ../../nbs/8_lab/854_hands.ipynb #1d90faf4
+def hand_text(trainer, who, act):
+    "An action that was chosen by hand, in words"
+    who = behaviour_of(trainer, who)
+    chosen = check_hand(trainer, who, act)[0]
+    words = action_words(trainer.env, trainer.env.behaviours[who].action_space, chosen)
+    return f"# here a hand chose action {words} in the first environment: no line repeats that"
+
+# %% ../../nbs/8_lab/854_hands.ipynb #b80952bf
+def lend_hand(who, act, trainer):
+    "The next action of the first environment is this one"
+    actor = trainer.actors[who]
+    trainer.actors[who] = Hand(actor, act, partial(trainer.actors.__setitem__, who))
+
+def go_for(player, goal):
+    "On to a goal at once"
+    set_out_for(player, goal)
+    while player.goals: player.once()
+
+# %% ../../nbs/8_lab/854_hands.ipynb #a0bbd33b
 def act_by_hand(player, who, act):
     "One environment step in which the first environment takes this action; what moves is stopped before"
     trainer = player.trainer
@@ -135,26 +158,11 @@ def act_by_hand(player, who, act):
     rows = check_hand(trainer, who, act)
     check_possible("step", trainer)
     player.stop("paused")
-    set_out_for(player, Goal("step"))
-    trainer.actors[who] = Hand(actor, rows)
-    try:
-        while player.goals: player.once()
-    finally:
-        trainer.actors[who] = actor
-
-# %% ../../nbs/8_lab/854_hands.ipynb #88e18e5d
-def hand_text(trainer, who, act):
-    "An action that was chosen by hand, in words for the journal"
-    who = behaviour_of(trainer, who)
-    chosen = check_hand(trainer, who, act)[0]
-    words = action_words(trainer.env, trainer.env.behaviours[who].action_space, chosen)
-    return f"# here a hand chose action {words} in the first environment: no line repeats that"
-
-# %% ../../nbs/8_lab/854_hands.ipynb #624e914a
-def chosen_by_hand(player, who, act):
-    "A step by hand, and its line in the journal"
-    words = hand_text(player.trainer, who, act)
-    recorded(player, lambda trainer: act_by_hand(player, who, act), words)
+    if trainer.owed: go_for(player, Goal(lambda event: not trainer.owed))
+    if player.problem: return
+    player.timeline.do(partial(lend_hand, who, rows), hand_text(trainer, who, act))
+    try: go_for(player, Goal("step"))
+    finally: trainer.actors[who] = actor
 
 # %% ../../nbs/8_lab/854_hands.ipynb #81873382
 def entry_for(memory, row, name, value):
@@ -227,9 +235,10 @@ class Keeping(Changing):
         "The whole state, taken between two events"
         return self.waited(self.player.look(lambda trainer: trainer.snapshot()))
 
-    def rewind(self, snapshot):
-        "Go back to where a snapshot was taken"
-        return self.told(self.player.replace(lambda trainer: gone_back(trainer, snapshot)))
+    def rewind(self, to, n=None):
+        "Go back: to an event by its number, by units as in rewind('episode', -1), or to where a snapshot was taken"
+        if not isinstance(to, dict): return self.told(self.player.rewind(to, n))
+        return self.told(self.player.replace(lambda trainer: gone_back(trainer, to)))
 
 # %% ../../nbs/8_lab/854_hands.ipynb #127e6f96
 class Hands(Keeping):
@@ -242,13 +251,13 @@ class Hands(Keeping):
         "Write columns of one row of a behaviour's memory: edit(7, rew=10.)"
         def write():
             name = behaviour_of(self.trainer, who)
-            memory = self.trainer.learners[name].memory
-            recorded(self.player, lambda trainer: edit_row(memory, row, changes), *edit_lines(name, row, changes))
+            text = "\n".join(edit_lines(name, row, changes))
+            self.player.timeline.do(lambda trainer: edit_row(trainer.learners[name].memory, row, changes), text)
         return self.told(self.player.ask(write))
 
     def act(self, act, who=None):
         "One environment step in which the first environment takes this action"
-        return self.arrived(self.player.ask(lambda: chosen_by_hand(self.player, who, act)))
+        return self.arrived(self.player.ask(lambda: act_by_hand(self.player, who, act)))
 
     def evaluate(self, **how):
         "Returns of the greedy policy on fresh environments -> Evaluation; arguments as for `evaluate`"

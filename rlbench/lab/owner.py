@@ -296,11 +296,6 @@ def is_hopeless(owner, event):
     what = owner.goals[0].what
     return what in ("update", "iteration") and owner.trainer.settled
 
-# %% ../../nbs/8_lab/84_owner.ipynb #73311083
-def place_of(trainer):
-    "How far a run is: (steps, updates)"
-    return trainer.steps, trainer.updates
-
 # %% ../../nbs/8_lab/84_owner.ipynb #6915e07a
 def say_so(owner):
     "The words of the present; a broken screen is a failure, and no more"
@@ -310,7 +305,7 @@ def say_so(owner):
 
 def read_letters(owner):
     "Carry out what was asked for, and say how things stand now, before any work is done"
-    if owner.place != place_of(owner.trainer): owner.strayed = True
+    owner.glance()
     changes = owner.mail.read()
     owner.stale = owner.stale or changes
     say_so(owner)
@@ -339,9 +334,10 @@ class Owner(Motion):
         self.trainer = trainer
         self.event = None       # the last one
         self.count = 0          # events so far
-        self.place = place_of(trainer)      # after the last event
-        self.strayed = False    # somebody else ran it on
         blame(self, None)
+
+    def glance(self):
+        "Before letters are read: has anybody changed anything?"
 
     def run(self, until=float("inf"), endless=True):
         "Go on to the last goal, or to a moment; without `endless`, an endless goal is left alone"
@@ -363,7 +359,6 @@ class Owner(Motion):
             if event is None: return self.stop("done")
             self.event = event
             self.count += 1
-            self.place = place_of(self.trainer)
             self.stale = True
             self.screen.note(self.trainer, event)
             if self.goals[0].reached(event): self.arrive()

@@ -14,8 +14,9 @@ from time import perf_counter
 
 from ..core.settings import check_function, fits
 from ..core.words import unknown
-from .journal import Journal, keyword_text, outside_text, recorded, source_text
+from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
+from .timeline import Timeline
 from ..training.trainer import load, torch_threads
 
 # %% ../../nbs/8_lab/841_player.ipynb #c8a10005
@@ -277,8 +278,7 @@ def exchange(player, make,
     before = player.trainer
     trainer = made_aloud(player, make)
     player.stop("idle")
-    player.adopt(trainer)
-    player.journal = Journal(trainer, lines, file)
+    player.adopt(trainer, lines, file)
     player.screen.take(trainer)
     if trainer is not before: player.own(trainer)
 
@@ -304,16 +304,11 @@ def flip_lines(collecting, learning):
             raise ValueError(f"{name} = {on!r}: expected True or False")
     return [f"trainer.{name} = {bool(on)}" for name, on in switches.items() if on is not None]
 
-def called_text(function):
-    "A function that was called on a trainer, in words"
-    name = getattr(function, "__name__", repr(function))
-    return f"# here {name} was called on the trainer: no line repeats what it changed, if it did"
-
 # %% ../../nbs/8_lab/841_player.ipynb #098b1c1a
-def done_alone(player, act, lines):
-    "`act(trainer)` and its lines for the journal, where nobody else moves the trainer"
+def done_alone(player, act, text=None):
+    "`act(trainer)`, and its text for the timeline, where nobody else moves the trainer"
     check_alone(player)
-    return recorded(player, act, *lines)
+    return player.timeline.do(act, text)
 
 # %% ../../nbs/8_lab/841_player.ipynb #56ae5613
 def learner_of(trainer, who):
@@ -331,28 +326,47 @@ def owe_for(player, goal, n, who):
         raise ValueError("no update will come while learning is switched off")
     check_possible(None, player.trainer)
     learner = learner_of(player.trainer, who)
-    done_alone(player, lambda trainer: learner.owe(n), [f"trainer.learners[{learner.name!r}].owe({n})"])
+    done_alone(player, lambda trainer: trainer.learners[learner.name].owe(n), f"trainer.learners[{learner.name!r}].owe({n})")
     if player.goals and player.goals[-1].endless:
         return goal.future.set_result(True)
     player.set_out(goal)
     player.pacing.begin()
 
-# %% ../../nbs/8_lab/841_player.ipynb #eac05a4a
+# %% ../../nbs/8_lab/841_player.ipynb #5611726f
+def gone_to(player, to, n, branch):
+    "At rest, at another event of the run"
+    check_alone(player)
+    player.timeline.look()
+    player.stop("idle")
+    player.timeline.rewind(to, n, branch)
+    player.screen.take(player.trainer)
+
+# %% ../../nbs/8_lab/841_player.ipynb #a19bfb61
 class Player(Stepper):
     "Play, pause, step, change: a trainer in someone's hands"
-    def adopt(self, trainer):
-        "From now on another trainer, and a journal of what is done to it"
-        super().adopt(trainer)
-        self.journal = Journal(trainer)
+    timeline = None
 
-    def record(self, act, *lines):
-        "`act(trainer)` between two events, and lines of code for the journal"
-        return self.ask(lambda: done_alone(self, act, lines))
+    def adopt(self, trainer, lines=None, file=None):
+        "From now on another trainer, and a timeline of what happens to it; as for Timeline"
+        super().adopt(trainer)
+        if self.timeline: self.timeline.close()
+        self.timeline = Timeline(trainer, lines, file)
+
+    def glance(self):
+        self.timeline.look()
+
+    def record(self, act, text=None):
+        "`act(trainer)` between two events, and its text as code; None: words that it was done"
+        return self.ask(lambda: done_alone(self, act, text))
 
     def call(self, function):
         "`function(trainer)` between two events"
         check_function("call", function, "trainer")
-        return self.record(function, called_text(function))
+        return self.record(function)
+
+    def rewind(self, to, n=None, branch=None):
+        "Go to where the run stood after an event: by its number, or by units, as for Timeline"
+        return self.ask(lambda: gone_to(self, to, n, branch))
 
     def look(self, function):
         "`function(trainer)` between two events, for a function that only reads, say a snapshot"
@@ -369,8 +383,8 @@ class Player(Stepper):
 
     def switch(self, collecting=None, learning=None):
         "Turn collecting or learning on or off"
-        lines = flip_lines(collecting, learning)
-        return self.record(lambda trainer: flip(trainer, collecting, learning), *lines)
+        text = "\n".join(flip_lines(collecting, learning))
+        return self.record(lambda trainer: flip(trainer, collecting, learning), text)
 
     def learn(self, n=1, who=None):
         "n more updates from what is stored, and on to the last of them; `who`: of several learners"

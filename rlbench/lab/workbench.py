@@ -11,7 +11,7 @@ import sys
 from ..core.words import ConfigError, unknown
 from .controls import summary
 from .hands import Hands
-from .journal import Journal, keyword_text, snippet
+from .journal import keyword_text, snippet
 from .page import Page
 from .player import Player, only_one, this_cell
 from ..training.trainer import Trainer
@@ -36,10 +36,11 @@ def trainer_for(env, algo, settings):
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #239d8862
 def branched(player, changes):
-    "A fork of a player's trainer with some settings changed, and the Journal that tells of both"
+    "A fork of a player's trainer with some settings changed, and lines that tell of both"
+    player.timeline.look()
     twin = player.trainer.fork(**changes)
     change = [f"trainer.set({keyword_text(changes)})"] if changes else []
-    return twin, Journal(twin, player.journal.look(player) + change, player.journal.file)
+    return twin, player.timeline.script() + change
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #315fc862
 class Workbench(Hands):
@@ -66,15 +67,15 @@ class Workbench(Hands):
 
     def fork(self, **changes):
         "A second workbench at the same place, with some settings changed"
-        twin, journal = self.waited(self.player.look(lambda trainer: branched(self.player, changes)))
+        twin, lines = self.waited(self.player.look(lambda trainer: branched(self.player, changes)))
         other = Workbench(twin, driver=self.player.driver, views=self.views)
-        other.player.journal = journal
+        other.player.adopt(twin, lines, self.player.timeline.file)
         other.player.own(twin)
         return other
 
     def snippet(self):
         "What was done so far as lines that run; in words what no line repeats"
-        return self.waited(self.player.look(lambda trainer: snippet(trainer, self.player)))
+        return self.waited(self.player.look(lambda trainer: snippet(trainer, self.player.timeline.script())))
 
     def image(self):
         "What is on the screen, as PNG bytes"
