@@ -45,7 +45,8 @@ def next_words(trainer):
 
 # %% ../../nbs/8_lab/851_controls.ipynb #ae49ef11
 def state_words(owner, coming): # what comes next, in words
-    "Whether a run moves, in a word or two"
+    "Whether a run moves, in a word or two, and what stopped it"
+    if owner.hit and owner.state == "paused": return f"Paused at {owner.hit}"
     if owner.state != "done" or coming.startswith("nothing"):
         return STATES.get(owner.state, owner.state.capitalize())
     return "Nothing left to learn" if owner.trainer.settled else "Paused"

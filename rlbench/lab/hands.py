@@ -14,6 +14,7 @@ import numpy as np
 from ..core.settings import fits
 from ..core.words import unknown
 from ..envs.actions import action_names
+from .breakpoints import Prefers
 from .inspect import action_words, is_held
 from .owner import Goal, check_possible
 from .player import set_out_for
@@ -215,6 +216,22 @@ class Changing(Going):
     def speed(self, pace=None):
         "Events a second; None: full speed"
         return self.told(self.player.speed(pace))
+
+    def break_when(self, what=None, obs=None, who=None):
+        "Stop where `what` holds, an expression or f(trainer, event), or where the preference at `obs` changes -> number"
+        def add(trainer):
+            wanted = what if obs is None else Prefers(obs, behaviour_of(trainer, who), trainer)
+            return self.player.stops.add(wanted, trainer)
+        return self.waited(self.player.look(add))
+
+    def unbreak(self, number=None):
+        "Forget a breakpoint by its number; None: all"
+        return self.told(self.player.look(lambda trainer: self.player.stops.drop(number)))
+
+    @property
+    def breakpoints(self):
+        "The breakpoints, and how often each was hit"
+        return self.player.stops
 
     def reset(self):
         "Start again with the same settings and seed"

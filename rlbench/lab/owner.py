@@ -334,10 +334,14 @@ class Owner(Motion):
         self.trainer = trainer
         self.event = None       # the last one
         self.count = 0          # events so far
+        self.hit = None         # why the last event was one to stop at
         blame(self, None)
 
     def glance(self):
         "Before letters are read: has anybody changed anything?"
+
+    def halts(self, event):
+        "Why an event is one to stop at, whatever the goal; None where it is not"
 
     def run(self, until=float("inf"), endless=True):
         "Go on to the last goal, or to a moment; without `endless`, an endless goal is left alone"
@@ -364,6 +368,8 @@ class Owner(Motion):
             if self.goals[0].reached(event): self.arrive()
             else: offer_picture(self)
             if is_hopeless(self, event): self.stop("done")
+            self.hit = self.halts(event)
+            if self.hit: self.stop("paused")
         except Exception as problem:
             self.fail(problem)
 

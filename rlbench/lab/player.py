@@ -14,6 +14,7 @@ from time import perf_counter
 
 from ..core.settings import check_function, fits
 from ..core.words import unknown
+from .breakpoints import Breakpoints
 from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
 from .timeline import Timeline
@@ -346,6 +347,10 @@ class Player(Stepper):
     "Play, pause, step, change: a trainer in someone's hands"
     timeline = None
 
+    def __init__(self, trainer, driver="thread", screen=None):
+        self.stops = Breakpoints()
+        super().__init__(trainer, driver, screen)
+
     def adopt(self, trainer, lines=None, file=None):
         "From now on another trainer, and a timeline of what happens to it; as for Timeline"
         super().adopt(trainer)
@@ -354,6 +359,9 @@ class Player(Stepper):
 
     def glance(self):
         self.timeline.look()
+
+    def halts(self, event):
+        return self.stops.look(self.trainer, event)
 
     def record(self, act, text=None):
         "`act(trainer)` between two events, and its text as code; None: words that it was done"

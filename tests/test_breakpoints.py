@@ -1,0 +1,141 @@
+"A run stops at the event at which a condition holds, and says why"
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from rlbench.algos.ppo import PPO
+from rlbench.lab.breakpoints import Breakpoints
+from rlbench.lab.expressions import BadExpression, Expression
+from rlbench.lab.not_finite import cause
+from rlbench.training.learner import NotFinite
+from rlbench.training.trainer import Trainer
+from tests.test_workbench import bench                                                  # noqa: F401
+
+REPLAY = dict(seed=0, learning_starts=20, batch_size=8)
+
+
+def test_a_run_stops_before_the_next_event_and_says_why(bench):                         # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    number = wb.break_when("episode_length > 20")
+    wb.step("step", 5000)
+    assert wb.player.hit.number == number and wb.trainer.episodes.finished[-1].length > 20
+    assert "episode_length = " in repr(wb) and wb.trainer.steps < 5000
+    steps = wb.trainer.steps
+    wb.unbreak(number).step("step", 3)
+    assert wb.trainer.steps == steps + 3 and wb.player.hit is None
+
+
+def test_every_kind_of_condition(bench):                                                # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    for what in ("updates == 7", lambda trainer, event: trainer.steps == 40):
+        wb.break_when(what)
+        wb.step("step", 500)
+        assert wb.player.hit
+    assert wb.trainer.steps == 40
+    wb.unbreak().break_when(obs=np.zeros(4, np.float32))
+    wb.step("step", 2000)
+    assert "before" in wb.player.hit.words
+    with pytest.raises(BadExpression, match="did you mean 'td_error'"): wb.break_when("td_err > 1")
+    with pytest.raises(ValueError, match="unknown breakpoint"): wb.unbreak(99)
+
+
+def test_a_reward_that_is_no_number_is_found_at_once():
+    trainer = Trainer("CartPole-v1", "dqn", check_env=False, **REPLAY)
+    stops = Breakpoints()
+    stops.add("nan", trainer)
+    step = trainer.env.envs[0].step
+    trainer.env.envs[0].step = lambda act: (lambda answer: (answer[0], np.nan, *answer[2:]))(step(act))
+    assert stops.look(trainer, trainer.advance()).words == "not finite: rew"
+
+
+@pytest.mark.parametrize("text", ["rew", "rew > 1 or (adv < 0 and not term)", "obs[0] * 2 + 1 >= -3", "1 < rew < 3",
+                                  "mean(abs(rew)) == 0", "rew % 2 == 1", "-rew ** 2 < 4"])
+def test_expressions_answer_as_numpy_would_row_by_row(text):
+    rng = np.random.default_rng(0)
+    rows = dict(rew=rng.integers(-3, 4, 50).astype(float), adv=rng.normal(size=50), term=rng.random(50) < .5,
+                obs=rng.normal(size=(50, 3)))
+    found = np.broadcast_to(Expression(text, rows)(rows), 50)
+    for i in range(50):
+        row = {name: column[i] for name, column in rows.items()}
+        row |= dict(mean=lambda x: np.mean(np.abs(rows["rew"])), abs=abs)
+        assert eval(text, row) == found[i]
+
+
+@pytest.mark.parametrize("text", ["rew.shape", "().__class__", "print(rew)", "rew := 1", "f'{rew}'", "rew[0:2]", "rew, adv",
+                                  "rew if adv else 1", "yield rew", "await rew", "rew @ adv", "rew << 2", "'rew'", "...",
+                                  "max(rew, key=abs)", "abs(*rew)", "a" * 100_000, "(" * 2000 + ")" * 2000, "rew\nadv"])
+def test_nothing_else_is_an_expression(text):
+    with pytest.raises(BadExpression): Expression(text, ["rew", "adv"])
+
+
+def test_the_cause_of_an_update_that_is_fine_is_none():
+    trainer = Trainer("CartPole-v1", "ppo", num_envs=2, n_steps=8, batch_size=8)
+    trainer.until(lambda event: event.kind == "process")
+    before = trainer.snapshot()
+    assert cause(trainer.learner) == ""
+    trainer.advance()
+    after = trainer.snapshot()
+    trainer.restore(before)
+    trainer.advance()
+    assert str(trainer.snapshot()) == str(after)
+
+
+# ---- the first number that is not finite, named
+
+@dataclass(frozen=True)
+class Faulty(PPO):
+    "PPO with something added to its loss"
+    added = staticmethod(lambda val: 0. * val)
+
+    def losses(self, nets, batch):
+        for group, loss, named in super().losses(nets, batch):
+            yield group, loss + self.added(self.values(nets, batch.obs)).sum(), named
+
+
+def about_to_learn(algo="ppo", env="CartPole-v1", **settings):
+    "A trainer whose next event is an update"
+    more = dict(num_envs=2, n_steps=8, batch_size=8) if algo == "ppo" or isinstance(algo, Faulty) else REPLAY
+    trainer = Trainer(env, algo, **more | settings)
+    trainer.until(lambda event: event.kind == "process")
+    return trainer
+
+
+def with_loss(added):
+    "A trainer whose loss has one more part, a function of values"
+    return about_to_learn(type("Faulty", (Faulty,), dict(added=staticmethod(added)))())
+
+
+def nan_in(column):
+    trainer = about_to_learn()
+    trainer.learner.data[column][:] = np.nan
+    return trainer
+
+
+def with_weight(name, number, **settings):
+    trainer = about_to_learn(**settings)
+    with torch.no_grad(): dict(trainer.learner.nets.named_parameters())[name].fill_(number)
+    return trainer
+
+
+CASES = {
+    "a reward": (lambda: nan_in("ret"), "ret in row 0"),
+    "an advantage": (lambda: nan_in("adv"), "adv in row 0"),
+    "an observation": (lambda: nan_in("obs"), "obs in row 0"),
+    "a weight": (lambda: with_weight("value.layers.2.bias", np.inf), "weights were not finite before: value.layers.2.bias"),
+    "a layer": (lambda: with_weight("value.layers.2.weight", 3e38), "addmm in value.layers.2"),
+    "a deviation": (lambda: with_weight("policy.head.log_std", 200., env="Pendulum-v1"), "exp in policy.head"),
+    "a logarithm": (lambda: with_loss(lambda val: (val * 0).log()), "log in the loss, in rows 0, 1"),
+    "a quotient": (lambda: with_loss(lambda val: (val * 0) / (val * 0)), "div in the loss, in rows 0, 1"),
+    "a root": (lambda: with_loss(lambda val: (val * 0).sqrt()), "div in the gradient of the loss"),
+    "an exponential": (lambda: with_loss(lambda val: (val + 1000).exp()), "exp in the loss, in rows 0, 1"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_number_that_is_not_finite_is_named(name):
+    make, words = CASES[name]
+    trainer = make()
+    assert words in cause(trainer.learner)
+    with pytest.raises(NotFinite): trainer.advance()
