@@ -18,6 +18,7 @@ from .fields import FilesPanel, SettingsPanel
 from .inspect import BufferView
 from .kept_views import MomentsView, WeightTracesView
 from .owner import Closed, asked_of
+from .timebar import StopsPanel, TimeBar
 from .screen import Card, Screen
 from .return_views import ReturnsView
 from .updates import GradientView, TargetsView, UpdateView
@@ -234,6 +235,8 @@ class Furniture(Orders):
         self.keys = Keys()
         self.choice = Choice(self.turn)
         self.files = FilesPanel(player)
+        self.timebar = TimeBar(player, self.order)
+        self.stops = StopsPanel(player)
         self.settings = []      # of who is looked at: a SettingsPanel, or nothing
         self.moved = False      # when the words were said last
         self.title = widgets.HTML("")
@@ -241,7 +244,7 @@ class Furniture(Orders):
         self.views = styled(widgets.HBox(), "rl-views")
         self.side = styled(widgets.VBox(), "rl-side")
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard]), "rl-bar")
-        head = [top, self.controls.widget, self.status.widget, self.complaint.widget, self.toggles]
+        head = [top, self.controls.widget, self.timebar.widget, self.status.widget, self.complaint.widget, self.toggles]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget])
 
     def close(self):
@@ -260,6 +263,8 @@ class Furniture(Orders):
     def publish(self, owner, moving):
         "The words, after the pictures"
         self.controls.follow(owner)
+        self.timebar.follow(owner)
+        self.stops.follow(owner)
         if owner.driver == "clock": self.clock.follow(owner)
         for panel in self.settings: panel.follow()
         self.status.show(owner, moving, self.choice.who)
@@ -326,7 +331,7 @@ class Furnished(Furniture):
             card.view.ask = partial(self.look, card)
         switches = self.toggles.children
         self.toggles.children = toggles_for(self.cards, self.flip)
-        self.side.children = [panel.widget for panel in (*self.settings, self.files)]
+        self.side.children = [panel.widget for panel in (*self.settings, self.stops, self.files)]
         self.arrange()
         for one in (*cards, *settings):
             if one not in self.cards and one not in self.settings: one.close()
