@@ -14,7 +14,8 @@ every_case = pytest.mark.parametrize("case", CASES, ids=str)
 def one_reward_less(trainer):
     "An edit of what is stored"
     for learner in trainer.learners.values():
-        if learner.memory.places: learner.memory.places["rew"][0] -= 1
+        if learner.memory.places:
+            learner.memory.places["rew"][0] -= 1
 
 
 @every_case
@@ -23,7 +24,8 @@ def test_every_event_can_be_reached_again_to_the_bit(case):
     timeline = Timeline(trainer, share=.2)
     there = [trainer.snapshot()]
     for event in range(60):
-        if event == 20 and ("agent", "lr") in trainer.config.known: trainer.set(lr=1e-5)
+        if event == 20 and ("agent", "lr") in trainer.config.known:
+            trainer.set(lr=1e-5)
         if event == 30: timeline.do(one_reward_less)
         if event == 40: trainer.exploring = False
         if trainer.advance() is None: break
@@ -38,7 +40,7 @@ def test_what_is_kept_fits_into_its_budget():
     timeline = Timeline(Trainer("CartPole-v1", "dqn", learning_starts=50), budget=2, share=.5)
     trainer = timeline.trainer
     trainer.until("event", 1500)
-    assert timeline.shelf.nbytes <= 2e6
+    assert timeline.album.shelf.nbytes <= 2e6
     here = trainer.snapshot()
     timeline.rewind(3)
     timeline.rewind(1500)

@@ -209,7 +209,7 @@ def open_recording(folder):
     check_values(recorder)
     return recorder
 
-# %% ../../nbs/3_buffers/37_recordings.ipynb #005bab4a
+# %% ../../nbs/3_buffers/37_recordings.ipynb #73481e8e
 def is_minari(name):
     "True for the folder of a Minari data set, and for an id such as 'D4RL/door/human-v2' that is no file"
     path = path_of(name)
@@ -224,6 +224,7 @@ def read_memory(name): # path, or the id of a Minari data set
     if (path / "ring.json").exists(): return open_recording(path).twin()
     return read_lines(path) if path.suffix == ".jsonl" else load_ring(path)
 
+# %% ../../nbs/3_buffers/37_recordings.ipynb #ffb9ed4e
 def check_new(name):
     "ConfigError where rows cannot be kept under a name, or something is kept there already"
     path = path_of(name)

@@ -185,7 +185,8 @@ def to_json(tree, arrays):
         return {"__batch__" if isinstance(tree, Batch) else "__pairs__": pairs}
     if isinstance(tree, tuple) and not isinstance(tree, Fixed):
         return {"__tuple__": [to_json(part, arrays) for part in tree]}
-    if isinstance(tree, (list, Fixed)): return [to_json(part, arrays) for part in tree]
+    if isinstance(tree, (list, Fixed)):
+        return [to_json(part, arrays) for part in tree]
     return tree if isinstance(tree, PLAIN) else refuse_kind(tree)
 
 # %% ../../nbs/0_core/07_state.ipynb #2da7ce23

@@ -269,13 +269,14 @@ def checked_settings(settings):
     raise EnvProblem("env_settings: expected a dictionary for the environment's constructor, such as "
                      f"{{'render_mode': 'rgb_array'}}, got {settings!r}")
 
-# %% ../../nbs/1_envs/105_find.ipynb #f0eceb3d
+# %% ../../nbs/1_envs/105_find.ipynb #ac45f45a
 def with_frames(env, frame_stack, **settings):
     "The source of an environment that shows its last so many frames"
     source = find(env, settings)
     frames = whole_number("env_settings: frame_stack", frame_stack, low=1)
     return Source(source.id, lambda: Stacked(source.make_one(), frames), settings=settings)
 
+# %% ../../nbs/1_envs/105_find.ipynb #42c3593d
 def find(env, settings):
     "The source of an environment: an id, 'file.py:Name', a function or class that makes one or a VecEnv, or a VecEnv"
     settings = checked_settings(settings)

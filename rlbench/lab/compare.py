@@ -6,8 +6,6 @@
 __all__ = ['settings_apart', 'alike', 'Lockstep', 'weights_apart']
 
 # %% ../../nbs/8_lab/8408_compare.ipynb #2470c7aa
-import numpy as np
-
 from ..core.state import same
 from .owner import check_goal, completes, next_event
 

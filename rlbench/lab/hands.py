@@ -218,7 +218,7 @@ class Changing(Going):
         return self.told(self.player.speed(pace))
 
     def break_when(self, what=None, obs=None, who=None):
-        "Stop where `what` holds, an expression or f(trainer, event), or where the preference at `obs` changes -> number"
+        "Stop where an expression or f(trainer, event) holds, or where the preference at `obs` changes -> its number"
         def add(trainer):
             wanted = what if obs is None else Prefers(obs, behaviour_of(trainer, who), trainer)
             return self.player.stops.add(wanted, trainer)

@@ -242,8 +242,16 @@ def blame(motion, problem):
     motion.problem = problem
     motion.error = "" if problem is None else "".join(traceback.format_exception(problem))
 
-# %% ../../nbs/8_lab/84_owner.ipynb #a5f6a139
-class Motion:
+# %% ../../nbs/8_lab/84_owner.ipynb #a52a3edd
+class Unheeding:
+    "What an owner may look out for; this one does not"
+    def halts(self, event):
+        "Why an event is one to stop at, whatever the goal; None where it is not"
+    def glance(self):
+        "Before letters are read: has anybody changed anything?"
+
+# %% ../../nbs/8_lab/84_owner.ipynb #2cdd2bd7
+class Motion(Unheeding):
     "Where to, and how it stands: goals, state, problem, error"
     def __init__(self):
         self.goals = Goals()
@@ -336,12 +344,6 @@ class Owner(Motion):
         self.count = 0          # events so far
         self.hit = None         # why the last event was one to stop at
         blame(self, None)
-
-    def glance(self):
-        "Before letters are read: has anybody changed anything?"
-
-    def halts(self, event):
-        "Why an event is one to stop at, whatever the goal; None where it is not"
 
     def run(self, until=float("inf"), endless=True):
         "Go on to the last goal, or to a moment; without `endless`, an endless goal is left alone"

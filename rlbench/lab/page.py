@@ -223,7 +223,21 @@ class Orders(Screen):
         if problem and not isinstance(problem, Closed):
             self.complain(str(problem), self.player.error, passing=True)
 
-# %% ../../nbs/8_lab/853_page.ipynb #7f44cdeb
+# %% ../../nbs/8_lab/853_page.ipynb #94920dfa
+def look_through(page, card, function):
+    "A view's own control was used: its turn comes between two events"
+    def turn():
+        function(page.player.trainer)
+        card.tell()
+
+    def answered(asked):
+        problem = asked.exception()
+        if problem:
+            page.complain(f"{card.view.title}: {problem}", passing=True)
+
+    asked_of(page.player.ask, turn, True).add_done_callback(answered)
+
+# %% ../../nbs/8_lab/853_page.ipynb #69e85d81
 class Furniture(Orders):
     "Places for everything on the page, and what is said in them"
     def __init__(self, player):
@@ -244,7 +258,8 @@ class Furniture(Orders):
         self.views = styled(widgets.HBox(), "rl-views")
         self.side = styled(widgets.VBox(), "rl-side")
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard]), "rl-bar")
-        head = [top, self.controls.widget, self.timebar.widget, self.status.widget, self.complaint.widget, self.toggles]
+        bars = [part.widget for part in (self.controls, self.timebar, self.status, self.complaint)]
+        head = [top, *bars, self.toggles]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget])
 
     def close(self):
@@ -262,9 +277,8 @@ class Furniture(Orders):
 
     def publish(self, owner, moving):
         "The words, after the pictures"
-        self.controls.follow(owner)
-        self.timebar.follow(owner)
-        self.stops.follow(owner)
+        for part in (self.controls, self.timebar, self.stops):
+            part.follow(owner)
         if owner.driver == "clock": self.clock.follow(owner)
         for panel in self.settings: panel.follow()
         self.status.show(owner, moving, self.choice.who)
@@ -275,19 +289,6 @@ class Furniture(Orders):
                 accuse(self.complaint, owner)
         elif begins and self.complaint.passing: self.complaint.clear()
         self.heard.value = ""
-
-    def look(self, card, function):
-        "A view's own control was used: its turn comes between two events"
-        def turn():
-            function(self.player.trainer)
-            card.tell()
-
-        def answered(asked):
-            problem = asked.exception()
-            if problem:
-                self.complain(f"{card.view.title}: {problem}", passing=True)
-
-        asked_of(self.player.ask, turn, True).add_done_callback(answered)
 
 # %% ../../nbs/8_lab/853_page.ipynb #aa60e22d
 def pressed(player, key, order):
@@ -328,7 +329,7 @@ class Furnished(Furniture):
         for card in self.cards:
             card.open = card.view.name not in closed
             card.view.dark(self.keys.dark)
-            card.view.ask = partial(self.look, card)
+            card.view.ask = partial(look_through, self, card)
         switches = self.toggles.children
         self.toggles.children = toggles_for(self.cards, self.flip)
         self.side.children = [panel.widget for panel in (*self.settings, self.stops, self.files)]

@@ -339,7 +339,7 @@ def tell_line(problem, *_):
     "A mistake or a warning as one line on the terminal"
     print(f"rlbench: {' '.join(str(problem).split())}", file=sys.stderr)
 
-# %% ../../nbs/9_launch/90_commands.ipynb #b36ed02f
+# %% ../../nbs/9_launch/90_commands.ipynb #6589355e
 MISTAKES = (ConfigError, EnvProblem, FileProblem, RunProblem, SpaceProblem, OSError)
 COMMANDS = dict(
     train=run_train,
@@ -353,6 +353,7 @@ COMMANDS = dict(
     explain=run_explain,
 )
 
+# %% ../../nbs/9_launch/90_commands.ipynb #3a3de5d3
 def carry_out(args):
     "Do what was asked for -> exit status"
     with warnings.catch_warnings():

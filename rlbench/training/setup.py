@@ -7,7 +7,7 @@ __all__ = ['SWITCHES', 'PARTS', 'WHOLE', 'TrainerSettings', 'cast_for', 'class_o
            'config_for', 'envs_for', 'memories_for', 'spec_for', 'new_learner', 'new_actors_and_learners', 'state_of',
            'begin_afresh', 'check_way_back', 'put_back', 'as_told', 'stay', 'put_back_or_stay', 'named', 'told_whole',
            'check_complete', 'checked_source', 'check_widths', 'check_scale', 'saved_player', 'saved_cast',
-           'saved_memories', 'change']
+           'saved_memories', 'change', 'go_on_by']
 
 # %% ../../nbs/6_training/63_setup.ipynb #d59813a1
 import contextlib
@@ -379,3 +379,9 @@ def change(config, source, changes):
                 raise ConfigError(f"{name} shapes the run from its start and cannot change any more; "
                                   f"start a new one with {name}={value!r}")
     config.add(source, changes)
+
+def go_on_by(trainer, config):
+    "A trainer and its learners go on by the settings of a config"
+    trainer.settings = config.values["trainer"]
+    for name, learner in trainer.learners.items():
+        learner.adopt(config.values[name])

@@ -297,7 +297,7 @@ class Suggestion:
     def _repr_html_(self):
         return TextTable(("", ""), [("", line) for line in self.heading])._repr_html_() + self.table._repr_html_()
 
-# %% ../../nbs/6_training/69_suggest.ipynb #180d3eb1
+# %% ../../nbs/6_training/69_suggest.ipynb #420b89d8
 def casts(found):
     "[(algorithm or {behaviour: algorithm}, why), …]: the first two, of {behaviour: [(algorithm, why), …]}"
     pairs = []
@@ -311,6 +311,7 @@ def casts(found):
         pairs.append((algos, told) if len(algos) > 1 else chosen.popitem()[1])
     return pairs
 
+# %% ../../nbs/6_training/69_suggest.ipynb #a27b23a2
 def found_for(env, env_settings, chances, memory):
     "({behaviour: Spec}, {behaviour: [(algorithm, why), …]}) of an environment"
     trainer = untaught(env, env_settings)

@@ -22,8 +22,9 @@ from .checks import check_state, rehearse
 from .interrupts import StopOnInterrupt, Undivided
 from .rule import UNITS
 from .setup import (as_told, cast_for, change, check_complete, check_scale, checked_config,
-                                    checked_source, config_for, envs_for, memories_for, new_actors_and_learners,
-                                    put_back_or_stay, saved_cast, saved_memories, state_of, told_whole)
+                                    checked_source, config_for, envs_for, go_on_by, memories_for,
+                                    new_actors_and_learners, put_back_or_stay, saved_cast, saved_memories, state_of,
+                                    told_whole)
 
 # %% ../../nbs/6_training/64_trainer.ipynb #19bcaf64
 @contextlib.contextmanager
@@ -253,13 +254,7 @@ class Trainer(Asked):
     def set(self, *, source="python", **changes):
         "Change settings from the next event on; `source` is who says so"
         change(self.config, source, changes)
-        self.adopt()
-
-    def adopt(self):
-        "Go on by what the config says"
-        self.settings = self.config.values["trainer"]
-        for name, learner in self.learners.items():
-            learner.adopt(self.config.values[name])
+        go_on_by(self, self.config)
 
     def restore(self, tree, fresh_episodes=False):
         "Go to where a snapshot was taken, or stay where one is; FileProblem where it is not one of this run"
