@@ -184,6 +184,9 @@ def test_the_snippet_of_a_file_and_of_a_fork(bench, tmp_path):                  
     wb.step("update", 2).set(lr=.01).save(tmp_path / "run.rlb")
     other = wb.fork(gamma=.5).step("update", 3)
     assert same(told(repeated(other)), told(other.trainer)) and "#" not in other.snippet()
+    early = other.fork("update", -2, lr=.5).step("update")
+    assert same(told(repeated(early)), told(early.trainer)) and early.trainer.updates < other.trainer.updates
+    early.close()
     wb.step("iteration", 2).load(tmp_path / "run.rlb").step("step", 3)
     assert "rlbench.load(" in wb.snippet() and same(told(repeated(wb)), told(wb.trainer))
     other.close()

@@ -282,9 +282,14 @@ class Chronicle(Trail):
         self.album.keep(self.trainer, self.branch, self.at)
         thin(self.album, self.branches, self.at)
 
-    def script(self):
-        "What led here, as lines of code"
-        lines = lines_of(self.branch.path(self.at, self.done))
+    @property
+    def path(self):
+        "The path to here"
+        return self.branch.path(self.at, self.done)
+
+    def script(self, path=None): # None: to here
+        "What led to the end of a path, as lines of code"
+        lines = lines_of(path or self.path)
         changed = stamp_of(self.file) != self.stamp
         return [*lines, changed_text(self.file)] if changed else lines
 
@@ -331,6 +336,12 @@ class Timeline(Chronicle):
             raise ValueError(f"rewind: event {at:,} has not happened yet; the last one is {branch.end:,}")
         return branch, at
 
+    def path_to(self, to=None, n=None, branch=None):
+        "The path to a place that is asked for; None: to here"
+        if to is None: return self.path
+        branch, at = self.where(to, n, branch)
+        return branch.path(at)
+
     def rewind(self, to, n=None, branch=None):
         "Go to where the run stood after an event: by its number, or rewind('episode', -1); exact to the bit"
         branch, at = self.where(to, n, branch)
@@ -343,13 +354,9 @@ class Timeline(Chronicle):
 
     def fork(self, to=None, n=None, branch=None, **changes):
         "A second trainer at an event (None: here) with some settings changed"
-        path = self.branch.path(self.at, self.done)
-        if to is not None:
-            branch, at = self.where(to, n, branch)
-            path = branch.path(at)
         twin = self.trainer.fresh()
         with closed_if_it_fails(twin):
-            lead(twin, self.album.shelf, path)
+            lead(twin, self.album.shelf, self.path_to(to, n, branch))
             twin.set(**changes)
         return twin
 

@@ -35,12 +35,12 @@ def trainer_for(env, algo, settings):
     return env
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #239d8862
-def branched(player, changes):
-    "A fork of a player's trainer with some settings changed, and lines that tell of both"
-    player.timeline.look()
-    twin = player.trainer.fork(**changes)
+def branched(timeline, to, n, changes):
+    "A fork of a trainer at an event with some settings changed, and lines that tell of both"
+    timeline.look()
+    twin = timeline.fork(to, n, **changes)
     change = [f"trainer.set({keyword_text(changes)})"] if changes else []
-    return twin, player.timeline.script() + change
+    return twin, timeline.script(timeline.path_to(to, n)) + change
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #315fc862
 class Workbench(Hands):
@@ -65,11 +65,12 @@ class Workbench(Hands):
         self.page.choice.choose(who)
         return self.told(self.player.ask(lambda: None))
 
-    def fork(self, **changes):
-        "A second workbench at the same place, with some settings changed"
-        twin, lines = self.waited(self.player.look(lambda trainer: branched(self.player, changes)))
+    def fork(self, to=None, n=None, **changes):
+        "A second workbench at the same place, or at an event as for `rewind`, with some settings changed"
+        timeline = self.player.timeline
+        twin, lines = self.waited(self.player.look(lambda trainer: branched(timeline, to, n, changes)))
         other = Workbench(twin, driver=self.player.driver, views=self.views)
-        other.player.adopt(twin, lines, self.player.timeline.file)
+        other.player.adopt(twin, lines, timeline.file)
         other.player.own(twin)
         return other
 
