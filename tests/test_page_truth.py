@@ -165,7 +165,15 @@ def back_and_on(wb):
     wb.set(gamma=.5).step("event", 10)
 
 
-ORDERS = [by_buttons, by_hand, half_an_iteration, after_a_reset, without_steps, past_the_workbench, back_and_on]
+def surgery(wb):
+    wb.step("step", 40)
+    if wb.trainer.learner.algo.replays:
+        wb.edit("age < 5 and not term", rew=3., obs=0.)
+    wb.step("update", 3)
+
+
+ORDERS = [surgery, by_buttons, by_hand, half_an_iteration, after_a_reset, without_steps, past_the_workbench,
+          back_and_on]
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -15,6 +15,7 @@ from ..core.settings import fits
 from ..core.words import unknown
 from ..envs.actions import action_names
 from .breakpoints import Prefers
+from .filters import rows_where
 from .inspect import action_words, is_held
 from .owner import Goal, check_possible
 from .player import set_out_for
@@ -166,18 +167,24 @@ def act_by_hand(player, who, act):
     finally: trainer.actors[who] = actor
 
 # %% ../../nbs/8_lab/854_hands.ipynb #81873382
-def entry_for(memory, row, name, value):
-    "A value as a column of one row holds it; ValueError where it does not fit"
+def entry_for(memory, row, name, value): # row: a number, or numbers (n,)
+    "A value as a column of these rows holds it; ValueError where it does not fit"
     place = np.asarray(memory.places[name][row])
     try: return np.broadcast_to(np.asarray(value, place.dtype), place.shape)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} = {value!r}: expected numbers of shape {place.shape}") from None
 
 # %% ../../nbs/8_lab/854_hands.ipynb #dae13046
-def edit_row(memory, row, changes):
-    "Write some columns of one stored row; ValueError where there is no such row or column"
-    if not fits(int, row) or not is_held(memory, row):
-        raise ValueError(f"row {row} is not held; there are {len(memory):,} rows")
+def rows_meant(learner, which):
+    "A row by its number, or those (n,) for which an expression holds; ValueError where there is none"
+    if isinstance(which, str): return rows_where(learner, which)
+    if fits(int, which) and is_held(learner.memory, which): return which
+    raise ValueError(f"row {which} is not held; there are {len(learner.memory):,} rows")
+
+def edit_rows(learner, which, changes):
+    "Write some columns of stored rows; ValueError where there are no such rows or columns"
+    memory = learner.memory
+    row = rows_meant(learner, which)
     for name in changes:
         if name in memory.places: continue
         raise ValueError(unknown("column", name, memory.places))
@@ -186,10 +193,16 @@ def edit_row(memory, row, changes):
         memory.places[name][row] = entry
 
 # %% ../../nbs/8_lab/854_hands.ipynb #bc7b1792
-def edit_lines(who, row, changes):
+def edit_lines(who, which, changes):
     "The same, as lines of code"
-    place = f"trainer.learners[{who!r}].memory.places"
-    return [f"{place}[{name!r}][{row}] = {np.asarray(value).tolist()}" for name, value in changes.items()]
+    learner = f"trainer.learners[{who!r}]"
+    lines = []
+    if isinstance(which, str):
+        lines += ["from rlbench.lab.filters import rows_where", f"rows = rows_where({learner}, {which!r})"]
+        which = "rows"
+    for name, value in changes.items():
+        lines.append(f"{learner}.memory.places[{name!r}][{which}] = {np.asarray(value).tolist()}")
+    return lines
 
 # %% ../../nbs/8_lab/854_hands.ipynb #31246d1f
 def gone_back(trainer, tree):
@@ -265,11 +278,11 @@ class Hands(Keeping):
         return self.waited(self.player.call(function))
 
     def edit(self, row, who=None, **changes):
-        "Write columns of one row of a behaviour's memory: edit(7, rew=10.)"
+        "Write columns of one row of a behaviour's memory, or of all for which an expression holds: edit(7, rew=10.)"
         def write():
             name = behaviour_of(self.trainer, who)
             text = "\n".join(edit_lines(name, row, changes))
-            self.player.timeline.do(lambda trainer: edit_row(trainer.learners[name].memory, row, changes), text)
+            self.player.timeline.do(lambda trainer: edit_rows(trainer.learners[name], row, changes), text)
         return self.told(self.player.ask(write))
 
     def act(self, act, who=None):
