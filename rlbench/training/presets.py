@@ -54,6 +54,10 @@ FROM_MEMORY = {
     ("MountainCar-v0", "dqn"): Preset("dqn-mountain-car", 120_000, dict(
         lr="linear(0.002, 0, 120000)", gamma=.98, train_freq=16, gradient_steps=8,
         epsilon="linear(1, 0.07, 24000)", target_update_interval=300)),
+    ("MountainCar-v0", "qr_dqn"): Preset("qr-dqn-mountain-car", 120_000, dict(
+        lr="linear(0.004, 0, 120000)", gamma=.98, train_freq=16, gradient_steps=8,
+        epsilon="linear(1, 0.07, 24000)", target_update_interval=600)),
+    ("CartPole-v1", "iqn"): Preset("iqn-cartpole", 100_000, dict(lr="linear(0.001, 0, 100000)")),
     ("Pendulum-v1", "td3"): Preset("td3-pendulum", 20_000, dict(gamma=.98)),
     ("MountainCarContinuous-v0", "td3"): Preset("td3-mountain-car", 50_000, dict(
         exploration="ou", ou_theta=.02, exploration_noise=.2, hidden=[64, 64], batch_size=128, train_freq=2)),

@@ -43,8 +43,8 @@ class Chance:
 
     @property
     def finds_something(self):
-        "True unless all rewards were the same and no episode ended by the task"
-        return self.rewards > 1 or self.solved > 0
+        "True unless all rewards were the same in episodes none of which ended by the task"
+        return self.rewards > 1 or self.solved > 0 or not len(self.returns)
 
     def __repr__(self):
         told = "no episode ended"
@@ -97,6 +97,7 @@ def by_chance(env, env_settings, seconds):
     watching = [Meets(name) for name in trainer.actors]
     trainer.watchers += watching
     trainer.learning = False
+    trainer.until("step")                                 # one at least, however busy the machine is
     run_for(trainer, seconds, most=5_000)
     trainer.close()
     return {meets.name: meets.chance(trainer) for meets in watching}
@@ -254,6 +255,7 @@ def tried(env, env_settings, algo, why, seconds, memory=None, data=""):
     begun = perf_counter()
     exact = any(learner.settings.exact for learner in trainer.learners.values())
     if not exact:
+        if memory is None: trainer.until("step")
         run_for(trainer, seconds, most=100_000)
     rate = 0. if exact else trainer.steps / (perf_counter() - begun)
     reached = reached_by(trainer)
