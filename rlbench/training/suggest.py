@@ -86,8 +86,9 @@ class Meets:
 
 # %% ../../nbs/6_training/69_suggest.ipynb #2e149801
 def run_for(trainer, seconds, most):
-    "Let a trainer run for some seconds, at most so many steps"
+    "Let a trainer run for some seconds, at most so many steps; one event at least, however busy the machine is"
     end = perf_counter() + seconds
+    trainer.advance()
     trainer.run(steps=most, stop=lambda: perf_counter() > end)
 
 # %% ../../nbs/6_training/69_suggest.ipynb #ef105588
@@ -97,7 +98,6 @@ def by_chance(env, env_settings, seconds):
     watching = [Meets(name) for name in trainer.actors]
     trainer.watchers += watching
     trainer.learning = False
-    trainer.until("step")                                 # one at least, however busy the machine is
     run_for(trainer, seconds, most=5_000)
     trainer.close()
     return {meets.name: meets.chance(trainer) for meets in watching}
@@ -255,7 +255,6 @@ def tried(env, env_settings, algo, why, seconds, memory=None, data=""):
     begun = perf_counter()
     exact = any(learner.settings.exact for learner in trainer.learners.values())
     if not exact:
-        if memory is None: trainer.until("step")
         run_for(trainer, seconds, most=100_000)
     rate = 0. if exact else trainer.steps / (perf_counter() - begun)
     reached = reached_by(trainer)
