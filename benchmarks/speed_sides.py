@@ -44,7 +44,7 @@ class Ours:
     def ppo(self, **more):
         from rlbench import Trainer
         trainer = Trainer("CartPole-v1", "ppo", num_envs=8, n_steps=128, n_epochs=4, batch_size=256, lr=1e-3, **more)
-        return speed_of(trainer, 2048, 60 * 1024)
+        return speed_of(trainer, 20 * 1024, 60 * 1024)
 
     def ppo_traced(self):
         return self.ppo(traced=True)

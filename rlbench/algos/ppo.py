@@ -153,7 +153,7 @@ class Rollouts(WithPolicy):
         for part in nets.usual: part.notice(taken.data, self.gamma)
 
     def values(self, nets, obs):
-        return nets.value(obs)[:, 0]
+        return nets.value(obs).squeeze(1)
 
     def td_error(self, nets, batch):
         next_val = self.values(nets, batch.next_obs)

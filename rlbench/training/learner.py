@@ -171,7 +171,8 @@ def misfit(memory, spec, needed):
         wanted = room_for(space, 1)[None]
         for what, told in dict(shapes=shapes_of, types=types_of).items():
             if told(held) != told(wanted):
-                there, here = by_name(told(held)), by_name(told(wanted))
+                there = by_name(told(held))
+                here = by_name(told(wanted))
                 return f"its {name} have {what} {there}, those of {space} have {here}"
     return ""
 

@@ -43,8 +43,8 @@ class Chance:
 
     @property
     def finds_something(self):
-        "True unless all rewards were the same and no episode ended by the task"
-        return self.rewards > 1 or self.solved > 0
+        "True unless all rewards were the same in episodes none of which ended by the task"
+        return self.rewards > 1 or self.solved > 0 or not len(self.returns)
 
     def __repr__(self):
         told = "no episode ended"
@@ -86,8 +86,9 @@ class Meets:
 
 # %% ../../nbs/6_training/69_suggest.ipynb #2e149801
 def run_for(trainer, seconds, most):
-    "Let a trainer run for some seconds, at most so many steps"
+    "Let a trainer run for some seconds, at most so many steps; one event at least, however busy the machine is"
     end = perf_counter() + seconds
+    trainer.advance()
     trainer.run(steps=most, stop=lambda: perf_counter() > end)
 
 # %% ../../nbs/6_training/69_suggest.ipynb #ef105588

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from ..core.batch import Batch, each
 from .learner import FlatGroup, Learner, OwnLearner, learner_for
+from .rewrites import rewrite
 
 # %% ../../nbs/6_training/615_traced.ipynb #e7486a7c
 class Noted:
@@ -84,7 +85,8 @@ def weights_of(nets):
 def tensors_in(batch):
     "The tensors of a batch, those of nested ones included"
     found = []
-    each(found.append, batch)
+    for column in batch.values():
+        found += tensors_in(column) if isinstance(column, dict) else [column]
     return found
 
 # %% ../../nbs/6_training/615_traced.ipynb #d6a256ed
@@ -137,7 +139,7 @@ def graph_of(update, turns, columns):
             raise ValueError("a loss reads a tensor that is no weight, no buffer and no column of the minibatch")
         if node.target is torch.ops.aten.detach.default:
             node.replace_all_uses_with(node.args[0])
-    graph.eliminate_dead_code()
+    rewrite(graph)
     return graph
 
 # %% ../../nbs/6_training/615_traced.ipynb #ec2a7206
@@ -230,11 +232,12 @@ class Recording:
 def check_unmoved(recording, stages):
     "ValueError where losses change weights, or look at weights that have moved meanwhile"
     kept = {memory_of(node) for node in recording.inputs}
+    columns = {memory_of(node) for node in recording.columns}
     for node in recording.work:
         schema = getattr(node.target, "_schema", None)
         written = node.args[0] if schema and schema.is_mutable else None
         for one in node.all_input_nodes:
-            late = stages[one] < stages[node] and one not in recording.columns
+            late = stages[one] < stages[node] and memory_of(one) not in columns
             if (late or one is written) and memory_of(one) in kept:
                 raise ValueError("losses change weights, buffers or columns, or look at weights that have moved")
 
@@ -323,7 +326,7 @@ def descend(group, # a FlatGroup
 # %% ../../nbs/6_training/615_traced.ipynb #a411ff90
 def alike_long(batch):
     "Whether all columns of a minibatch have as many rows, and more than one"
-    rows = {len(column) for column in tensors_in(batch)}
+    rows = {column.shape[0] for column in tensors_in(batch)}
     return len(rows) == 1 and rows != {1}
 
 # %% ../../nbs/6_training/615_traced.ipynb #572ba4a2
