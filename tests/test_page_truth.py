@@ -15,6 +15,7 @@ from rlbench.envs.games import Pennies
 from rlbench.envs.tabular import evaluate_policy, model_of
 from rlbench.lab.components import as_page, press
 from rlbench.lab.owner import Closed
+from rlbench.lab.page import look_through
 from rlbench.lab.player import Player
 from rlbench.lab.value_views import GridValues, Truth, judged_states, layout_of
 from rlbench.lab.views import View
@@ -543,7 +544,7 @@ def test_a_closed_page_says_so_wherever_it_is_touched(bench, tmp_path):         
     touches = [
         lambda: wb.page.flip(wb.page.cards[0], False),
         lambda: wb.page.turn("agent"),
-        lambda: wb.page.look(wb.page.cards[0], print),
+        lambda: look_through(wb.page, wb.page.cards[0], print),
         lambda: setattr(wb.page.keys, "dark", True),
     ]
     for touch in touches:
