@@ -90,13 +90,6 @@ WALKER = dict(
     normalize_obs=True,
     normalize_reward=True,
 )
-MUJOCO = dict(
-    batch_size=64,
-    lr="linear(0.0003, 0, 1000000)",
-    ent_coef=0.,
-    normalize_obs=True,
-    normalize_reward=True,
-)
 CLEANRL = "by CleanRL, 3 seeds, v4, rewards normalised, within 1,000,000 steps"
 FAMILIES = {
     "tables": {
@@ -184,9 +177,9 @@ FAMILIES = {
             "LunarLanderContinuous-v3", "ppo", 999_424, 260, "271 by rl-zoo3, one run, v2", LANDER, long=True),
         "ppo-bipedal-walker": Task(
             "BipedalWalker-v3", "ppo", 4_980_736, 280, "288 by rl-zoo3, one run", WALKER, long=True),
-        "ppo-hopper": Task("Hopper-v5", "ppo", 999_424, 2383, f"2383 {CLEANRL}", MUJOCO, long=True),
-        "ppo-half-cheetah": Task("HalfCheetah-v5", "ppo", 999_424, 1443, f"1443 {CLEANRL}", MUJOCO, long=True),
-        "ppo-walker2d": Task("Walker2d-v5", "ppo", 999_424, 2288, f"2288 {CLEANRL}", MUJOCO, long=True),
+        "ppo-hopper": tuned("Hopper-v5", "ppo", 2383, f"2383 {CLEANRL}", long=True),
+        "ppo-half-cheetah": tuned("HalfCheetah-v5", "ppo", 1443, f"1443 {CLEANRL}", long=True),
+        "ppo-walker2d": tuned("Walker2d-v5", "ppo", 2288, f"2288 {CLEANRL}", long=True),
         "a2c-defaults": Task("CartPole-v1", "a2c", 500_000, 495, "rl-zoo3's A2C: 500 within as many steps"),
         "a2c-defaults-acrobot": Task(
             "Acrobot-v1", "a2c", 200_000, -100, SOLVED + "; rl-zoo3's A2C: -83 within 500,000 steps"),
