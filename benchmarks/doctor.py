@@ -1,0 +1,60 @@
+"""Does the doctor name what is wrong, and say nothing where nothing is?
+
+    python benchmarks/doctor.py [--only WORD …] [--seed 0] [--write]
+
+Each fault is put into a run of its own; it counts as named if one of the first two findings is the right one.
+--write keeps the table in benchmarks/results/doctor.md.
+"""
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import torch
+
+from benchmarks.doctor_cases import FAULTS, HEALTHY
+from rlbench.training.doctor import diagnose
+
+HERE = Path(__file__).resolve().parent
+
+
+def examined(name, case):
+    "(findings in order, seconds that looking took)"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = case.make()
+        begun = time.perf_counter()
+        found = diagnose(run).names
+    run.close()
+    print(f"{name}: {', '.join(found) or 'nothing'}", flush=True)
+    return found, time.perf_counter() - begun
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("--only", nargs="+", default=[""])
+    args.add_argument("--write", action="store_true")
+    args = args.parse_args()
+    torch.set_num_threads(1)
+
+    lines = ["| run | what was wrong has the name | findings, in order | |", "|---|---|---|---|"]
+    right = {}
+    for name, case in (FAULTS | HEALTHY).items():
+        if not any(word in name for word in args.only): continue
+        found, seconds = examined(name, case)
+        right[name] = bool(set(found[:2]) & set(case.named)) if case.named else not found
+        verdict = "right" if right[name] else "wrong"
+        lines.append(f"| {name} | {', '.join(case.named) or 'nothing'} | {', '.join(found) or 'nothing'} | {verdict} |")
+
+    named = [right[name] for name in FAULTS if name in right]
+    quiet = [right[name] for name in HEALTHY if name in right]
+    said = f"{sum(named)} of {len(named)} faults named in the first two findings; {len(quiet) - sum(quiet)} false alarms " \
+           f"in {len(quiet)} healthy runs."
+    print(said)
+    if args.write:
+        page = ["# The doctor", "", "`python benchmarks/doctor.py --write`", "", said, "", *lines, ""]
+        (HERE / "results" / "doctor.md").write_text("\n".join(page))
+
+
+if __name__ == "__main__":
+    main()
