@@ -18,7 +18,7 @@ from .fields import FilesPanel, SettingsPanel
 from .inspect import BufferView
 from .kept_views import MomentsView, WeightTracesView
 from .owner import Closed, asked_of
-from .timebar import StopsPanel, TimeBar
+from .timebar import StopsBar, TimeBar
 from .screen import Card, Screen
 from .return_views import ReturnsView
 from .updates import GradientView, TargetsView, UpdateView
@@ -250,7 +250,7 @@ class Furniture(Orders):
         self.choice = Choice(self.turn)
         self.files = FilesPanel(player)
         self.timebar = TimeBar(player, self.order)
-        self.stops = StopsPanel(player)
+        self.stops = StopsBar(player)
         self.settings = []      # of who is looked at: a SettingsPanel, or nothing
         self.moved = False      # when the words were said last
         self.title = widgets.HTML("")
@@ -258,7 +258,7 @@ class Furniture(Orders):
         self.views = styled(widgets.HBox(), "rl-views")
         self.side = styled(widgets.VBox(), "rl-side")
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard]), "rl-bar")
-        bars = [part.widget for part in (self.controls, self.timebar, self.status, self.complaint)]
+        bars = [part.widget for part in (self.controls, self.timebar, self.stops, self.status, self.complaint)]
         head = [top, *bars, self.toggles]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget])
 
@@ -332,7 +332,8 @@ class Furnished(Furniture):
             card.view.ask = partial(look_through, self, card)
         switches = self.toggles.children
         self.toggles.children = toggles_for(self.cards, self.flip)
-        self.side.children = [panel.widget for panel in (*self.settings, self.stops, self.files)]
+        panels = [panel.widget for panel in (*self.settings, self.files)]
+        self.side.children = [*panels, self.stops.deeds]
         self.arrange()
         for one in (*cards, *settings):
             if one not in self.cards and one not in self.settings: one.close()
