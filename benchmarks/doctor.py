@@ -1,6 +1,6 @@
 """Does the doctor name what is wrong, and say nothing where nothing is?
 
-    python benchmarks/doctor.py [--only WORD …] [--seed 0] [--write]
+    python benchmarks/doctor.py [--only WORD …] [--write]
 
 Each fault is put into a run of its own; it counts as named if one of the first two findings is the right one.
 --write keeps the table in benchmarks/results/doctor.md.
@@ -40,7 +40,8 @@ def main():
     lines = ["| run | what was wrong has the name | findings, in order | |", "|---|---|---|---|"]
     right = {}
     for name, case in (FAULTS | HEALTHY).items():
-        if not any(word in name for word in args.only): continue
+        if not any(word in name for word in args.only):
+            continue
         found, seconds = examined(name, case)
         right[name] = bool(set(found[:2]) & set(case.named)) if case.named else not found
         verdict = "right" if right[name] else "wrong"
@@ -48,8 +49,8 @@ def main():
 
     named = [right[name] for name in FAULTS if name in right]
     quiet = [right[name] for name in HEALTHY if name in right]
-    said = f"{sum(named)} of {len(named)} faults named in the first two findings; {len(quiet) - sum(quiet)} false alarms " \
-           f"in {len(quiet)} healthy runs."
+    said = (f"{sum(named)} of {len(named)} faults named in the first two findings; {len(quiet) - sum(quiet)} false "
+            f"alarms in {len(quiet)} healthy runs.")
     print(said)
     if args.write:
         page = ["# The doctor", "", "`python benchmarks/doctor.py --write`", "", said, "", *lines, ""]

@@ -43,7 +43,8 @@ def spoilt(name, wide=False, **spoil):
     "What makes such an environment; `wide`: its observations may be anything"
     def make():
         env = Spoilt(gym.make(name), **spoil)
-        if wide: env.observation_space = gym.spaces.Box(-np.inf, np.inf, env.observation_space.shape, np.float32)
+        if wide:
+            env.observation_space = gym.spaces.Box(-np.inf, np.inf, env.observation_space.shape, np.float32)
         return env
     return make
 
@@ -66,7 +67,7 @@ class Climbs(PPO):
 
     def losses(self, nets, batch):
         for group, loss, parts in super().losses(nets, batch):
-            yield group, loss + 2 * parts.surr.mean() if hasattr(parts, "surr") else loss + 2 * parts["surr"].mean(), parts
+            yield group, loss + 2 * parts["surr"].mean(), parts
 
 
 class PastTheEnd(PPO):
@@ -141,7 +142,8 @@ FAULTS = {
         "idle_actions", env=spoilt(POLE, act=lambda env, action: int(env.np_random.integers(2)))),
     "action: ignored, Box": case(
         "idle_actions", env=spoilt(SWING, act=lambda env, action: env.np_random.uniform(-2, 2, 1))),
-    "end: reported as a limit": case("end_as_limit", env=spoilt(POLE, end=lambda env, term, trunc: (False, term or trunc))),
+    "end: reported as a limit": case(
+        "end_as_limit", env=spoilt(POLE, end=lambda env, term, trunc: (False, term or trunc))),
     "limit: reported as an end": case("limit_as_end", env=spoilt(SWING, end=lambda env, term, trunc: (trunc, False))),
     "lr: 300 times": case("strange_rate", "dead_units", "too_far", lr=.3),
     "lr: a 10,000th": case("strange_rate", lr=1e-7),

@@ -74,7 +74,7 @@ def test_what_no_setting_mends_is_said():
     run = Trainer("CartPole-v1", "ppo").run(300)
     finding = Finding("it", "seen", "why", "look there", 1., {})
     with pytest.raises(ConfigError, match="no setting mends it: look there"):
-        Diagnosis(rlbench.training.evidence.evidence_of(run, steps=50), [finding]).try_it()
+        Diagnosis(rlbench.training.evidence.examine(run, steps=50), [finding]).try_it()
 
 
 def test_slow_environments_are_looked_at_for_a_while_only():

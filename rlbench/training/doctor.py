@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from ..core.batch import TextTable
 from ..core.settings import whole_number
 from ..core.words import ConfigError
-from .evidence import Evidence, evidence_of
-from .findings import TASK_CHECKS, Finding
+from .evidence import examine
+from .findings import TASK_CHECKS
 from .learning_findings import LEARNING_CHECKS
 from .trainer import told_before
 
@@ -44,7 +44,7 @@ def twin_of(trainer, changes, afresh):
     return told_before(trainer.source, trainer.cast, config, trainer.env_settings, None)
 
 # %% ../../nbs/6_training/657_doctor.ipynb #078c00c6
-def tried(trainer, who, finding, steps, afresh):
+def both_runs(trainer, who, finding, steps, afresh):
     "Both runs -> Tried"
     afresh = afresh or not all(trainer.config.known[who, name].live for name in finding.changes)
     as_it_is = {name: getattr(trainer.config.values[who], name) for name in finding.changes}
@@ -79,7 +79,7 @@ class Diagnosis(list):
         if not finding.changes:
             raise ConfigError(f"try_it: no setting mends {finding.name}: {finding.advice}")
         steps = whole_number("try_it: steps", steps, low=1)
-        return tried(self.evidence.trainer, self.evidence.who, finding, steps, afresh)
+        return both_runs(self.evidence.trainer, self.evidence.who, finding, steps, afresh)
 
     def table(self):
         "Findings as rows of text"
@@ -102,6 +102,6 @@ def diagnose(trainer,     # a run, wherever it stands
              seconds=2.,  # for each of them, at most
              seed=1):     # of fresh environments
     "Why a run does not learn -> Diagnosis; empty where nothing was found. The run does not notice"
-    evidence = evidence_of(trainer, who, steps, seconds, seed)
+    evidence = examine(trainer, who, steps, seconds, seed)
     found = [check(evidence) for check in CHECKS]
     return Diagnosis(evidence, [finding for finding in found if finding])

@@ -17,24 +17,14 @@ import numpy as np
 import torch
 
 from ..algos.algorithm import explained_variance
-from ..core.batch import Batch, as_numpy
+from ..core.batch import as_numpy
 from ..core.schedules import Schedule
 from ..policies.networks import Perceptron
 from .actor import to_tensors
 from .evidence import episodes_of, known_returns
 from .findings import Finding
 
-# %% ../../nbs/6_training/656_learning_findings.ipynb #4b1841a9
-def no_updates(evidence):
-    "There were steps and no updates"
-    if evidence.learner.updates or evidence.trainer.steps < 100 or evidence.trainer.settings is None: return None
-    return Finding(
-        "no_updates", f"{evidence.trainer.steps:,} steps and not one update",
-        "nothing was learned, whatever the returns do",
-        "wait for learning_starts steps or for a whole rollout, or make them smaller",
-        weight=1., changes=back_to_default(evidence, "learning_starts", "n_steps"))
-
-# %% ../../nbs/6_training/656_learning_findings.ipynb #a9d8c1da
+# %% ../../nbs/6_training/656_learning_findings.ipynb #b9c82031
 def default_of(algo, name):
     "What a setting is where nobody sets it"
     return next(field.default for field in fields(type(algo)) if field.name == name)
@@ -44,6 +34,17 @@ def back_to_default(evidence, *names):
     algo = evidence.learner.settings
     there = [name for name in names if hasattr(algo, name)]
     return {name: default_of(algo, name) for name in there if getattr(algo, name) != default_of(algo, name)}
+
+# %% ../../nbs/6_training/656_learning_findings.ipynb #4b1841a9
+def no_updates(evidence):
+    "There were steps and no updates"
+    if evidence.learner.updates or evidence.trainer.steps < 100 or evidence.trainer.settings is None:
+        return None
+    return Finding(
+        "no_updates", f"{evidence.trainer.steps:,} steps and not one update",
+        "nothing was learned, whatever the returns do",
+        "wait for learning_starts steps or for a whole rollout, or make them smaller",
+        weight=1., changes=back_to_default(evidence, "learning_starts", "n_steps"))
 
 # %% ../../nbs/6_training/656_learning_findings.ipynb #6e297094
 def standing_still(evidence):
@@ -72,7 +73,8 @@ def rate_apart(evidence, name):
 # %% ../../nbs/6_training/656_learning_findings.ipynb #3329354b
 def strange_rate(evidence):
     "A learning rate far from the usual one"
-    if evidence.algo.update: return None                  # of a table's step size anything up to 1 makes sense
+    if evidence.algo.update:
+        return None                  # of a table's step size anything up to 1 makes sense
     apart = {name: rate_apart(evidence, name) for name in RATES}
     strange = {name: ratio for name, ratio in apart.items() if ratio > 20 or ratio < 1 / 50}
     if not strange: return None
@@ -107,7 +109,8 @@ def in_units(evidence):
 def ended(evidence, rows):
     "(B,) whether the task ended an episode with each row: as the memory has it, where that still holds them"
     memory = evidence.learner.memory
-    if "index" not in rows or not len(memory): return as_numpy(rows.term).astype(bool)
+    if "index" not in rows or not len(memory):
+        return as_numpy(rows.term).astype(bool)
     index = as_numpy(rows.index)
     env = memory.env_of(index)
     age = memory.age(index)
@@ -159,7 +162,8 @@ def wrong_sign(evidence):
     "Advantages point against the one-step errors that they are made of"
     last = evidence.learner.last
     data = last and last.data
-    if not data or "adv" not in data or not {"obs", "next_obs", "rew", "term"} <= data.keys(): return None
+    if not data or "adv" not in data or not {"obs", "next_obs", "rew", "term"} <= data.keys():
+        return None
     error = errors_now(evidence, data)
     adv = as_numpy(data.adv).ravel()
     if error is None or error.shape != adv.shape: return None
@@ -183,7 +187,8 @@ def fresh_minibatch(twin, learner):
 def over_and_over(evidence, steps=30):
     "Named parts of a minibatch before and after some steps on it, in a copy of the run; or nothing"
     last = evidence.learner.last
-    if last is None or not last.groups or not evidence.trainer.collecting: return None
+    if last is None or not last.groups or not evidence.trainer.collecting:
+        return None
     with contextlib.closing(evidence.trainer.fork()) as twin:
         learner = twin.learners[evidence.who]
         batch = fresh_minibatch(twin, learner)
@@ -191,7 +196,7 @@ def over_and_over(evidence, steps=30):
         parts = [learner.step(batch)[0] for _ in range(steps + 1)]
     return parts[0], parts[-1]
 
-# %% ../../nbs/6_training/656_learning_findings.ipynb #d80bb9a3
+# %% ../../nbs/6_training/656_learning_findings.ipynb #8db78d43
 def wrong_push(evidence):
     "Steps on a minibatch make good actions rarer, or drive estimates away from their targets"
     found = over_and_over(evidence)
@@ -201,7 +206,8 @@ def wrong_push(evidence):
         moved = as_numpy(after.ratio - before.ratio).ravel()
         together = correlation(moved, as_numpy(before.adv).ravel())
         if together > -.05: return None
-        seen = f"after 30 steps on one minibatch the change of probabilities correlates by {together:.2f} with the advantages"
+        seen = (f"after 30 steps on one minibatch the change of probabilities correlates by {together:.2f} with "
+                "advantages")
     elif "delta" in before:
         error = [float(np.abs(as_numpy(parts.delta)).mean()) for parts in found]
         if error[1] <= 1.1 * error[0]: return None
@@ -271,7 +277,7 @@ def blind_critic(evidence):
 
 # %% ../../nbs/6_training/656_learning_findings.ipynb #ab1aa22c
 @torch.no_grad()
-def chances(evidence, obs):
+def action_shares(evidence, obs):
     "(n, A) probabilities of actions; None where there are none"
     probs = evidence.algo.probs(evidence.learner.nets, to_tensors(obs, evidence.learner.device))
     return None if probs is None else as_numpy(probs).astype(float)
@@ -296,13 +302,14 @@ def no_better(evidence):
 # %% ../../nbs/6_training/656_learning_findings.ipynb #308e88a4
 def settled_early(evidence):
     "The policy is sure of itself, and no better than chance"
-    probs = chances(evidence, evidence.exploring.obs)
-    if probs is None or probs.shape[-1] < 2 or not evidence.learner.updates: return None
+    probs = action_shares(evidence, evidence.exploring.obs)
+    if probs is None or probs.shape[-1] < 2 or not evidence.learner.updates:
+        return None
     share = entropy_share(probs).mean()
     if share > .05 or not no_better(evidence): return None
     return Finding(
-        "settled_early", f"the entropy of the policy is {100 * share:.1f} % of its largest, and its returns are no better "
-        "than those of chance",
+        "settled_early", f"the entropy of the policy is {100 * share:.1f} % of its largest, and returns are no "
+        "better than those of chance",
         "what is never tried again is never learned to be better",
         "a larger ent_coef, a smaller learning rate",
         weight=.75, changes=back_to_default(evidence, "ent_coef", "lr"))
@@ -311,9 +318,10 @@ def settled_early(evidence):
 def same_everywhere(evidence):
     "The policy does not depend on the observation"
     obs = evidence.exploring.obs
-    probs = chances(evidence, obs)
-    if probs is None or evidence.learner.updates < 50 or len(probs) < 50: return None
-    if probs.std(0).max() > 1e-3 or not no_better(evidence): return None
+    probs = action_shares(evidence, obs)
+    if probs is None or evidence.learner.updates < 50 or len(probs) < 50:
+        return None
+    if probs.std(0).max() > 5e-3 or not no_better(evidence): return None
     return Finding(
         "same_everywhere", f"over {len(probs):,} states the probabilities of the actions differ by at most "
         f"{probs.std(0).max():.1g}",
@@ -326,7 +334,8 @@ def kept_random(evidence):
     "The policy is paid far more than usual for being undecided"
     now = getattr(evidence.algo, "ent_coef", None)
     usual = default_of(evidence.algo, "ent_coef") if now is not None else None
-    if not isinstance(now, float) or not isinstance(usual, float) or now < 10 * max(usual, .005): return None
+    if not isinstance(now, float) or not isinstance(usual, float) or now < 10 * max(usual, .005):
+        return None
     return Finding(
         "kept_random", f"ent_coef is {now:g}, and {usual:g} by default",
         "undecided is worth more than well paid, so the policy stays undecided",
@@ -356,7 +365,8 @@ def dead_units(evidence):
     for name, net in nets.named_modules():
         if not isinstance(net, Perceptron) or name.startswith("judge"): continue
         try: layers = hidden_outputs(net, obs)
-        except (RuntimeError, TypeError, AttributeError): continue      # it reads something else than observations
+        except (RuntimeError, TypeError, AttributeError):
+            continue                                      # it reads something else than observations
         shares = [is_stuck(out).mean() for out in layers]
         if not shares or max(shares) < .5: continue
         return Finding(
@@ -370,7 +380,8 @@ def dead_units(evidence):
 def too_far(evidence):
     "The policy moves too far in one iteration"
     kl = evidence.metric("kl")[-5:]
-    if not len(kl) or not evidence.algo.on_policy or np.median(kl) < .1: return None
+    if not len(kl) or not evidence.algo.on_policy or np.median(kl) < .1:
+        return None
     return Finding(
         "too_far", f"the policy moves by a KL of {np.median(kl):.3g} in an update",
         "steps were judged by a policy that is no longer there, and the next rollout may come from a ruin",
@@ -382,7 +393,8 @@ def clipped_away(evidence):
     "Most rows of an update count no more"
     last = evidence.learner.last
     clip_range = getattr(evidence.algo, "clip_range", None)
-    if last is None or clip_range is None or "ratio" not in last.parts: return None
+    if last is None or clip_range is None or "ratio" not in last.parts:
+        return None
     share = float((np.abs(as_numpy(last.parts.ratio) - 1) > clip_range).mean())
     if share < .5: return None
     return Finding(
@@ -403,14 +415,15 @@ def no_exploration(evidence):
         "let epsilon fall more slowly, and not to 0",
         weight=.6, changes=back_to_default(evidence, "epsilon"))
 
-# %% ../../nbs/6_training/656_learning_findings.ipynb #1ec0ebe4
+# %% ../../nbs/6_training/656_learning_findings.ipynb #b6ffc164
 def only_exploration(evidence):
     "It still does just anything"
     epsilon = getattr(evidence.algo, "epsilon", None)
-    if epsilon is None or epsilon < .6 or evidence.learner.updates < 1000: return None
+    if epsilon is None or epsilon < .6 or evidence.learner.updates < 1000:
+        return None
     return Finding(
         "only_exploration", f"epsilon is still {epsilon:.2g} after {evidence.learner.updates:,} updates",
-        "the returns are those of chance, whatever was learned, and states that only a good policy reaches are not seen",
+        "returns are those of chance, whatever was learned, and states that a good policy reaches are never seen",
         "let epsilon fall faster",
         weight=.6, changes=back_to_default(evidence, "epsilon"))
 
@@ -419,7 +432,8 @@ def short_memory(evidence):
     "A replay memory that holds hardly an episode"
     memory = evidence.learner.memory
     lengths = [one.length for one in evidence.trainer.env.episodes[evidence.who].finished]
-    if not evidence.algo.replays or not lengths or evidence.algo.update or evidence.learner.given: return None
+    if not evidence.algo.replays or not lengths or evidence.algo.update or evidence.learner.given:
+        return None
     held = memory.capacity * memory.num_envs
     if held >= 5 * np.mean(lengths) + 500 or len(memory) < held: return None
     return Finding(
