@@ -145,7 +145,7 @@ FAMILIES = {
             note="-81.4 with gamma 0.99"),
         "dqn-lunar-lander": Task(
             "LunarLander-v3", "dqn", 300_000, 250, "SLM-Lab's double DQN with priorities: 266 within as many steps",
-            DQN_LANDER, long=True),
+            DQN_LANDER, long=True, note="one update of 128 every fourth step; most curves still rise at the end"),
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 3, MINATAR_DQN),
         "dqn-minatar-asterix": minatar("Asterix", "dqn", 300_000, 3, MINATAR_DQN),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, MINATAR_DQN),

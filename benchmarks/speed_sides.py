@@ -38,6 +38,21 @@ def speed_of(trainer, warm_up, steps):
     return rate(trainer.run, steps)
 
 
+def full_ring():
+    "A replay memory of ours without a free row"
+    from rlbench.buffers.ring import Ring
+    from rlbench.core.batch import Batch
+    ring = Ring(CAPACITY, 1)
+    row = Batch(obs=np.ones((1, OBS), np.float32), act=np.ones((1, ACT), np.float32), rew=np.ones(1, np.float32),
+                term=np.zeros(1, bool), next_obs=np.ones((1, OBS), np.float32))     # the five that the peer returns
+    ring.add(row)
+    rng = np.random.default_rng(0)
+    for column in ring.rows.values():
+        column[:] = rng.random(column.shape) > .5
+    ring.written[:] = CAPACITY
+    return ring
+
+
 class Ours:
     "This library"
 
@@ -56,6 +71,9 @@ class Ours:
                           hidden=(64, 64), epsilon="linear(1, 0.05, 1000)", **more)
         return speed_of(trainer, 500, 8000)
 
+    def ppo_compiled(self):
+        return self.ppo(compiled=True)
+
     def dqn_traced(self):
         return self.dqn(traced=True)
 
@@ -64,7 +82,7 @@ class Ours:
         return speed_of(Trainer("Pendulum-v1", "sac", **more), 300, 1500)
 
     def sac_sbx(self):
-        return self.sac(traced=True)
+        return self.sac(compiled=True)
 
     def td3_sbx(self):
         from rlbench import Trainer
@@ -81,16 +99,8 @@ class Ours:
         return speed_of(Trainer("rlbench/CliffWalk-v0", algo), 1000, 10_000)
 
     def sample(self):
-        from rlbench.buffers.ring import Ring
-        from rlbench.core.batch import Batch
-        ring = Ring(CAPACITY, 1)
-        row = Batch(obs=np.ones((1, OBS), np.float32), act=np.ones((1, ACT), np.float32), rew=np.ones(1, np.float32),
-                    term=np.zeros(1, bool), next_obs=np.ones((1, OBS), np.float32))     # the five that the peer returns
-        ring.add(row)
         rng = np.random.default_rng(0)
-        for column in ring.rows.values():
-            column[:] = rng.random(column.shape) > .5
-        ring.written[:] = CAPACITY
+        ring = full_ring()
         return microseconds(lambda: ring.gather(ring.uniform(rng, BATCH)).torch(), 2000)
 
     def gae(self):
@@ -127,6 +137,9 @@ class Peer:
         return peer_speed(model, 2048, 60 * 1024)
 
     def ppo_traced(self):
+        return self.ppo()
+
+    def ppo_compiled(self):
         return self.ppo()
 
     def dqn_traced(self):

@@ -324,7 +324,7 @@ IN_HANDS = [
     (lambda wb: wb.wait("x"), ValueError, "wait: seconds = 'x': expected a number of at least 0"),
     (lambda wb: wb.wait(math.nan), ValueError, "wait: seconds = nan: expected a number of at least 0"),
     (lambda wb: wb.wait(1e30), ValueError, "wait: seconds = 1e+30: expected a number of at least 0"),
-    (lambda wb: wb.edit("x", rew=1), ValueError, "row x is not held"),
+    (lambda wb: wb.edit("x", rew=1), ValueError, "unknown name 'x'"),
     (lambda wb: wb.edit(2.5, rew=1), ValueError, "row 2.5 is not held"),
     (lambda wb: wb.edit(0, rew=3, obs=[1, 2]), ValueError, "obs = [1, 2]: expected numbers of shape (4,)"),
     (lambda wb: wb.edit(0, rew="x"), ValueError, "rew = 'x': expected numbers of shape ()"),

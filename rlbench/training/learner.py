@@ -285,6 +285,7 @@ class LearnerState(Paced):
         self.name = name
         self.actor = actor
         self.nets = actor.nets
+        self.judge = actor.nets                           # whoever is asked for targets
         self.device = actor.device
         self.rng = rng                                    # of draws
         self.noise = NoiseStream(rng, actor.device)       # and of minibatches and targets
@@ -375,7 +376,7 @@ class Learner(LearnerState):
         "Rows are drawn by number, gathered, moved to the device and judged -> data, to-do list"
         drawn = self.algo.draw(self.memory, self.own, self.fresh, self.rng)
         rows = to_tensors(self.memory.gather(drawn.index) | drawn, self.device)
-        data, todo = self.algo.targets(self.nets, rows, self.noise)
+        data, todo = self.algo.targets(self.judge, rows, self.noise)
         return data, [index if index is None else to_tensors(index, self.device) for index in todo]
 
     def process(self):

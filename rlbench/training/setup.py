@@ -28,9 +28,10 @@ from ..core.state import FileProblem, snapshot
 from ..core.words import ConfigError, unknown
 from ..envs.env import EnvProblem
 from ..envs.tabular import model_of
-from .actor import Actor, actor_for
+from .actor import Actor
 from .presets import add_preset
 from .rule import BrokenOff, Lost, metrics_row
+from .quick_actor import kind_of_actor
 from .traced import kind_of_learner
 
 # %% ../../nbs/6_training/63_setup.ipynb #d50dbb93
@@ -50,6 +51,8 @@ class TrainerSettings:
                       low=1, high=1024, live=False)
     traced: bool = hp(False, "write the operations of an update down once and run that list: the same numbers, less "
                      "Python, after a second or two", up="networks are small", live=False)
+    compiled: bool = hp(False, "the same as a program of torch's compiler: less time again, after seconds for each "
+                       "size of minibatch; the list where there is no compiler", up="networks are small", live=False)
 
 # %% ../../nbs/6_training/63_setup.ipynb #d09257fe
 def cast_for(env, algo):
@@ -125,20 +128,21 @@ def spec_for(env, name, algo):
     return replace(spec, model=model_of(env.single)) if algo.exact else spec
 
 # %% ../../nbs/6_training/63_setup.ipynb #39a97618
-def new_learner(env, name, algo, streams, device, memory=None, traced=False):
+def new_learner(env, name, algo, streams, device, memory=None, traced=False, compiled=False):
     "A learner with fresh networks, and the actor that acts with them"
     spec = spec_for(env, name, algo)
     if algo.in_numbers:
         device = "cpu"                    # one number after another: elsewhere each would be waited for
     nets = algo.nets(spec, streams.torch(f"{name}/init")).to(device)
-    actor = actor_for(algo)(algo, nets, spec, streams[f"{name}/noise"], device)
-    return kind_of_learner(algo, traced)(name, algo, actor, streams[f"{name}/sample"], memory)
+    actor = kind_of_actor(algo, nets, traced or compiled)(algo, nets, spec, streams[f"{name}/noise"], device)
+    return kind_of_learner(algo, traced, compiled)(name, algo, actor, streams[f"{name}/sample"], memory)
 
 # %% ../../nbs/6_training/63_setup.ipynb #2615fe8c
 def new_actors_and_learners(env, cast, config, streams, memories):
     "({behaviour: Actor}, {behaviour: Learner} of those who learn)"
-    device = checked_device(config.values["trainer"].device)
-    traced = config.values["trainer"].traced
+    asked = config.values["trainer"]
+    device = checked_device(asked.device)
+    ways = dict(traced=asked.traced, compiled=asked.compiled)
     actors = {}
     learners = {}
     for name, player in cast.items():
@@ -146,7 +150,7 @@ def new_actors_and_learners(env, cast, config, streams, memories):
             actors[name] = player.twin(streams[f"{name}/noise"])
             continue
         settings = config.values[name]
-        learners[name] = new_learner(env, name, settings, streams, device, memories.get(name), traced)
+        learners[name] = new_learner(env, name, settings, streams, device, memories.get(name), **ways)
         actors[name] = learners[name].actor
     return actors, learners
 
