@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 
 from benchmarks.doctor_cases import FAULTS, HEALTHY
-from rlbench.training.doctor import diagnose
 
 HERE = Path(__file__).resolve().parent
 
@@ -24,7 +23,7 @@ def examined(name, case):
         warnings.simplefilter("ignore")
         run = case.make()
         begun = time.perf_counter()
-        found = diagnose(run).names
+        found = run.diagnose().names
     run.close()
     print(f"{name}: {', '.join(found) or 'nothing'}", flush=True)
     return found, time.perf_counter() - begun

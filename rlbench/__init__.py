@@ -14,7 +14,6 @@ HOMES = dict( # what can be had from here, and the module it lives in
     algorithms="algos.algorithm",
     check_env="envs.find",
     describe="core.batch",
-    diagnose="training.doctor",
     estimate="training.estimate",
     evaluate="training.evaluate",
     load="training.trainer",

@@ -7,9 +7,10 @@ import pytest
 
 import rlbench
 from benchmarks.doctor_cases import FAULTS, HEALTHY
-from rlbench import Trainer, diagnose
+from rlbench import Trainer
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
+from rlbench.lab.clinic import thinned
 from rlbench.training.doctor import CHECKS, Diagnosis
 from rlbench.training.findings import Finding
 from tests.cases import CASES
@@ -25,7 +26,7 @@ def test_every_algorithm_can_be_looked_at_and_stays_where_it_is(case):
     run = case.begun()
     run.run(30)
     before = run.snapshot()
-    found = diagnose(run, steps=120, seconds=.5)
+    found = run.diagnose(steps=120, seconds=.5)
     assert same(run.snapshot(), before)
     assert isinstance(repr(found), str) and isinstance(found._repr_html_(), str)
     for finding in found:
@@ -38,13 +39,13 @@ def test_every_algorithm_can_be_looked_at_and_stays_where_it_is(case):
 @pytest.mark.parametrize("name", QUICK)
 def test_a_fault_is_named(name):
     case = FAULTS[name]
-    assert set(diagnose(case.make()).names[:2]) & set(case.named)
+    assert set(case.make().diagnose().names[:2]) & set(case.named)
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["ppo, CartPole, early", "qlearning, CliffWalk"])
 def test_nothing_is_found_where_nothing_is_wrong(name):
-    assert diagnose(HEALTHY[name].make()) == []
+    assert HEALTHY[name].make().diagnose() == []
 
 
 def test_names_are_those_of_the_checks():
@@ -57,13 +58,13 @@ def test_names_are_those_of_the_checks():
 def test_several_behaviours_are_asked_for_by_name():
     run = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo")).run(200)
     with pytest.raises(ConfigError, match="which behaviour"):
-        diagnose(run)
-    assert isinstance(diagnose(run, who="runner", steps=100), Diagnosis)
+        run.diagnose()
+    assert isinstance(run.diagnose(who="runner", steps=100), Diagnosis)
 
 
 def test_advice_is_tried_in_two_runs_and_this_one_stays():
     run = Trainer("CartPole-v1", "ppo", lr=.3).run(3000)
-    diagnosis = diagnose(run, steps=300)
+    diagnosis = run.diagnose(steps=300)
     before = run.snapshot()
     tried = diagnosis.try_it(steps=3000, afresh=True)
     assert same(run.snapshot(), before)
@@ -74,7 +75,7 @@ def test_what_no_setting_mends_is_said():
     run = Trainer("CartPole-v1", "ppo").run(300)
     finding = Finding("it", "seen", "why", "look there", 1., {})
     with pytest.raises(ConfigError, match="no setting mends it: look there"):
-        Diagnosis(rlbench.training.evidence.examine(run, steps=50), [finding]).try_it()
+        Diagnosis(run.diagnose(steps=50).evidence, [finding]).try_it()
 
 
 def test_slow_environments_are_looked_at_for_a_while_only():
@@ -86,5 +87,53 @@ def test_slow_environments_are_looked_at_for_a_while_only():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run = Trainer(lambda: Slow(gym.make("CartPole-v1")), "ppo", n_steps=16, num_envs=1, check_env=False).run(32)
-    found = diagnose(run, steps=10_000, seconds=.3)
+    found = run.diagnose(steps=10_000, seconds=.3)
     assert 0 < len(found.evidence.exploring.rew) < 10_000
+
+
+def test_the_advice_goes_to_the_behaviour_that_was_looked_at():
+    run = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), seed=0).run(200)
+    run.set(**{"runner.lr": .5})
+    diagnosis = run.diagnose(who="runner", steps=100)
+    number = diagnosis.names.index("strange_rate")
+    assert diagnosis.try_it(number, steps=60).changes == diagnosis[number].changes
+    assert run.learners["runner"].settings.lr == .5
+
+
+def test_a_fresh_run_with_changes_leaves_this_one_as_it_is():
+    run = Trainer("CartPole-v1", "dqn", hidden=(8,), buffer_size=100).run(50)
+    other = run.fresh(buffer_size=700, lr=.02)
+    assert (other.learner.memory.capacity, other.learner.settings.lr, other.steps) == (700, .02, 0)
+    assert (run.learner.memory.capacity, run.steps) == (100, 50)
+
+
+def test_the_panel_shows_findings_and_what_came_of_the_advice(monkeypatch):
+    monkeypatch.setattr("rlbench.lab.clinic.TRIED", 300)
+    wb = rlbench.Workbench("CartPole-v1", "ppo", lr=.3, driver="sync")
+    wb.step("step", 2000)
+    before = wb.trainer.snapshot()
+    assert wb.diagnose().names[0] == "strange_rate"
+    panel = wb.page.doctor
+    assert len(panel.list.children) == len(panel.diagnosis)
+    words, places, outcome = panel.list.children[0].children
+    assert "strange rate" in words.value and "<svg" in words.value
+    for place in places.children: place.click()
+    assert "with it" in outcome.value and "without" in outcome.value
+    assert same(wb.trainer.snapshot(), before)
+    wb.close()
+
+
+def test_the_panel_says_why_it_cannot_look():
+    cast = dict(chaser="dqn", runner=Trainer("rlbench/Chase-v0", "ppo", n_steps=16).actors["runner"])
+    wb = rlbench.Workbench("rlbench/Chase-v0", cast, driver="sync")
+    wb.look_at("runner")
+    wb.page.doctor.examine()
+    assert "rl-problem" in wb.page.doctor.said.value and "runner" in wb.page.doctor.said.value
+    wb.close()
+
+
+def test_a_long_series_keeps_its_only_peak():
+    values = np.zeros(9999)
+    values[5000] = 7
+    x, y = thinned(values)
+    assert len(x) == len(y) <= 600 and y.max() == 7 and np.all(np.diff(x) >= 0)

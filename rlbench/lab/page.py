@@ -12,6 +12,7 @@ from functools import partial
 import ipywidgets as widgets
 
 from .backups import BackupView, ModelView, QueueView, TraceView
+from .clinic import DoctorPanel
 from .components import Keys, close_widgets, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
 from .fields import FilesPanel, SettingsPanel
@@ -251,6 +252,7 @@ class Furniture(Orders):
         self.files = FilesPanel(player)
         self.timebar = TimeBar(player, self.order)
         self.stops = StopsBar(player)
+        self.doctor = DoctorPanel(player, lambda: self.choice.who)
         self.settings = []      # of who is looked at: a SettingsPanel, or nothing
         self.moved = False      # when the words were said last
         self.title = widgets.HTML("")
@@ -332,7 +334,7 @@ class Furnished(Furniture):
             card.view.ask = partial(look_through, self, card)
         switches = self.toggles.children
         self.toggles.children = toggles_for(self.cards, self.flip)
-        panels = [panel.widget for panel in (*self.settings, self.files)]
+        panels = [panel.widget for panel in (*self.settings, self.doctor, self.files)]
         self.side.children = [*panels, self.stops.deeds]
         self.arrange()
         for one in (*cards, *settings):

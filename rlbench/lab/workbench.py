@@ -42,8 +42,23 @@ def branched(timeline, to, n, changes):
     change = [f"trainer.set({keyword_text(changes)})"] if changes else []
     return twin, timeline.script(timeline.path_to(to, n)) + change
 
-# %% ../../nbs/8_lab/86_workbench.ipynb #315fc862
-class Workbench(Hands):
+# %% ../../nbs/8_lab/86_workbench.ipynb #b48af234
+class Looking(Hands):
+    "What is asked of the page"
+
+    def look_at(self, who):
+        "Show another behaviour"
+        names = list(self.trainer.actors)
+        if who not in names: raise ValueError(unknown("behaviour", who, names))
+        self.page.choice.choose(who)
+        return self.told(self.player.ask(lambda: None))
+
+    def diagnose(self):
+        "Why whoever is shown does not learn -> Diagnosis; the page shows it as well"
+        return self.waited(self.page.doctor.examine())
+
+# %% ../../nbs/8_lab/86_workbench.ipynb #ec47b7a1
+class Workbench(Looking):
     "A run in your hands"
     def __init__(self, env,        # environment, as for Trainer; or a Trainer
                  algo=None,        # algorithm, or {behaviour: algorithm or actor}, as for Trainer
@@ -57,13 +72,6 @@ class Workbench(Hands):
         if self.trainer is not env: self.player.own(self.trainer)
         self.player.ask(lambda: None)       # a first picture
         only_one(self, this_cell())
-
-    def look_at(self, who):
-        "Show another behaviour"
-        names = list(self.trainer.actors)
-        if who not in names: raise ValueError(unknown("behaviour", who, names))
-        self.page.choice.choose(who)
-        return self.told(self.player.ask(lambda: None))
 
     def fork(self, to=None, n=None, **changes):
         "A second workbench at the same place, or at an event as for `rewind`, with some settings changed"

@@ -19,6 +19,7 @@ from ..envs.find import find
 from .action_scale import action_scale
 from .actor import Policy
 from .checks import check_state, rehearse
+from .doctor import diagnose
 from .interrupts import StopOnInterrupt, Undivided
 from .rule import UNITS
 from .setup import (as_told, cast_for, change, check_complete, check_scale, checked_config,
@@ -138,8 +139,23 @@ def means_text(episodes): # {behaviour: Episodes}
         return "no episode has ended"
     return "mean return " + in_row({who: f"{one.mean_return:.1f}" for who, one in episodes.items()}, " ")
 
-# %% ../../nbs/6_training/64_trainer.ipynb #8d83e7fc
-class Asked(Stepwise):
+# %% ../../nbs/6_training/64_trainer.ipynb #a62421a4
+class Explained(Stepwise):
+    "A run that says what its settings mean, and what is wrong with it"
+
+    def explain(self, key):
+        "What a setting means and who set it; of action_scale, how networks' outputs become actions"
+        return action_scale(self.actors) if key == "action_scale" else self.config.explain(key)
+
+    def diagnose(self, who=None,  # behaviour, where several learn
+                 steps=1000,      # of each of three recordings, at most
+                 seconds=2.,      # for each of them, at most
+                 seed=1):         # of fresh environments
+        "Why it does not learn -> Diagnosis; empty where nothing was found. The run goes on as if nobody had looked"
+        return diagnose(self, who, steps, seconds, seed)
+
+# %% ../../nbs/6_training/64_trainer.ipynb #1f171a3b
+class Asked(Explained):
     "What can be asked of a run"
 
     @property
@@ -181,10 +197,6 @@ class Asked(Stepwise):
             return "environment step; then an update, or further steps"
         shift = "" if self.env.steady else ", give or take a few as episodes end"
         return f"environment step; update after {rounds * self.env.num_envs:,} more steps{shift}"
-
-    def explain(self, key):
-        "What a setting means and who set it; of action_scale, how networks' outputs become actions"
-        return action_scale(self.actors) if key == "action_scale" else self.config.explain(key)
 
     def state(self):
         "The whole run as a tree of arrays and plain values"
@@ -261,10 +273,12 @@ class Trainer(Asked):
         put_back_or_stay(self, tree, fresh_episodes)
         self.settings = self.config.values["trainer"]
 
-    def fresh(self):
-        "A new trainer with the present settings, at the start"
+    def fresh(self, **changes):
+        "A new trainer with the present settings, some of them changed, at the start"
+        config = self.config.copy()
+        config.add("python", changes)
         given = {name: learner.from_outside.twin() for name, learner in self.learners.items() if learner.given}
-        return told_before(self.source, self.cast, self.config.copy(), self.env_settings, given)
+        return told_before(self.source, self.cast, config, self.env_settings, given)
 
     def fork(self, **changes):
         "A second trainer at the same place, with some settings changed"

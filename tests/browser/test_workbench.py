@@ -432,3 +432,14 @@ def test_refusals_stand_on_the_page_and_a_file_brings_its_curve(lab, tmp_path):
     page.locator(".rl-view-curve", has_text="last episode").wait_for()
     assert page.locator(".rl-file-said").inner_text().startswith("loaded")
     assert not page.locator(".rl-error").is_visible()
+
+
+def test_the_doctor_is_asked_and_the_advice_tried(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="ppo", more=", lr=.3"))
+    lab.ask("import rlbench.lab.clinic as clinic; clinic.TRIED = 500; wb.step('step', 1000)")
+    page.locator(".rl-examine").click()
+    page.locator(".rl-finding", has_text="strange rate").locator("svg").wait_for()
+    page.locator(".rl-try-start").first.click()
+    page.locator(".rl-doctor", has_text="with it").wait_for()
+    assert page.evaluate(OUTSIDE) == []
+    shot(page, "doctor")
