@@ -78,7 +78,6 @@ DQN_LANDER = dict(
     prioritized_replay_beta="linear(0.4, 1, 300000)",
 )
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
-LANDER = preset_for("tuned", "LunarLander-v3", "ppo").settings
 WALKER = dict(
     num_envs=32,
     n_steps=2048,
@@ -173,8 +172,8 @@ FAMILIES = {
         "ppo-acrobot": tuned("Acrobot-v1", "ppo", -80, "-73.5 by rl-zoo3, one run, within as many steps"),
         "ppo-kl-cartpole": Task("CartPole-v1", "ppo_kl", 100_352, 475, SOLVED),
         "ppo-lunar-lander": tuned("LunarLander-v3", "ppo", 242, "242 by rl-zoo3, one run, v2", long=True),
-        "ppo-lunar-lander-continuous": Task(
-            "LunarLanderContinuous-v3", "ppo", 999_424, 260, "271 by rl-zoo3, one run, v2", LANDER, long=True),
+        "ppo-lunar-lander-continuous": tuned(
+            "LunarLanderContinuous-v3", "ppo", 260, "271 by rl-zoo3, one run, v2", long=True),
         "ppo-bipedal-walker": Task(
             "BipedalWalker-v3", "ppo", 4_980_736, 280, "288 by rl-zoo3, one run", WALKER, long=True),
         "ppo-hopper": tuned("Hopper-v5", "ppo", 2383, f"2383 {CLEANRL}", long=True),

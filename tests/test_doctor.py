@@ -10,7 +10,7 @@ from benchmarks.doctor_cases import FAULTS, HEALTHY
 from rlbench import Trainer
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
-from rlbench.lab.clinic import thinned
+from rlbench.lab.clinic import finding_html, thinned
 from rlbench.training.doctor import CHECKS, Diagnosis
 from rlbench.training.findings import Finding
 from tests.cases import CASES
@@ -137,3 +137,8 @@ def test_a_long_series_keeps_its_only_peak():
     values[5000] = 7
     x, y = thinned(values)
     assert len(x) == len(y) <= 600 and y.max() == 7 and np.all(np.diff(x) >= 0)
+
+
+def test_a_finding_on_the_page_is_text():
+    told = finding_html(Finding("<img src=x>", "<img src=x>", "why", "what", 1., {}), {"<img src=x>": np.ones(3)})
+    assert "<img" not in told and "&lt;img" in told

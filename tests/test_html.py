@@ -15,6 +15,8 @@ from rlbench.core.batch import Batch, TextTable, describe
 from rlbench.core.config import Config, Explanation, Explanations
 from rlbench.core.settings import fields_of
 from rlbench.envs.find import check_env
+from rlbench.training.doctor import Diagnosis
+from rlbench.training.findings import Finding
 from rlbench.training.suggest import Suggestion, suggest
 from rlbench.training.trainer import Trainer
 
@@ -54,6 +56,7 @@ SHOWN = {
     Explanation: lambda: explanation(EVIL),
     Explanations: lambda: Explanations([explanation(EVIL)]),
     Suggestion: lambda: suggest(EvilWalk, seconds=.4),
+    Diagnosis: lambda: Diagnosis(None, [Finding(EVIL, EVIL, EVIL, EVIL, 1., {})]),
 }
 
 
