@@ -412,6 +412,8 @@ class Endless(gym.Env):
 
 def test_the_record_of_an_endless_episode_does_not_grow_for_ever(monkeypatch, tmp_path):
     monkeypatch.setattr(envs, "LONGEST", 50)
+    monkeypatch.setattr(replays, "LONGER", 0)               # a trial of the way back is shorter than that
+    monkeypatch.setattr(replays, "PATIENCE", 0)
     trainer = Trainer(Endless, "ppo", **SMALL).run(steps=90)
     assert same(trainer.fork().run(steps=4).state(), trainer.run(steps=4).state())
     trainer.run(steps=100)
