@@ -99,21 +99,23 @@ def advised(finding, ask):
 
 # %% ../../nbs/8_lab/8527_clinic.ipynb #1a1afa03
 class DoctorPanel:
-    "What may keep a run from learning, and what comes of the advice"
+    "A button that asks what may keep a run from learning, and a panel for the answers"
 
     def __init__(self, player, shown): # shown(): the behaviour that is looked at
         self.player = player
         self.shown = shown
         self.diagnosis = None
         tip = "let the policy act elsewhere for some seconds, and look for what may be wrong"
-        look = button("Examine", "examine", tip, self.examine, icon="stethoscope")
+        self.look = button("why does it not learn?", "examine", tip, self.examine, icon="stethoscope")
         self.said = styled(widgets.HTML(""), "rl-doctor-said")
         self.list = styled(widgets.VBox(), "rl-findings")
-        self.widget = panel("Why does it not learn?", "rl-doctor", captioned("", look), self.said, self.list)
+        self.widget = panel("Why does it not learn?", "rl-doctor", self.said, self.list)
+        self.widget.layout.display = "none"               # until somebody asks
 
     def examine(self):
         "Look for what may be wrong, and show it -> a future of the Diagnosis"
         self.said.value = caption_html("looking …")
+        self.widget.layout.display = None
         who = self.shown()
         asked = self.player.look(lambda trainer: trainer.diagnose(who))
         asked.add_done_callback(self.tell)

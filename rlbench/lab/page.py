@@ -260,8 +260,10 @@ class Furniture(Orders):
         self.views = styled(widgets.HBox(), "rl-views")
         self.side = styled(widgets.VBox(), "rl-side")
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard]), "rl-bar")
-        bars = [part.widget for part in (self.controls, self.timebar, self.stops, self.status, self.complaint)]
-        head = [top, *bars, self.toggles]
+        asked = styled(widgets.HBox([self.stops.widget, self.doctor.look]), "rl-bar")
+        bars = [part.widget for part in (self.controls, self.timebar)]
+        words = [part.widget for part in (self.status, self.complaint)]
+        head = [top, *bars, asked, *words, self.toggles]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget])
 
     def close(self):

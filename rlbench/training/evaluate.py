@@ -13,7 +13,6 @@ from math import ceil
 import numpy as np
 
 from ..core.settings import whole_number
-from ..core.state import Streams
 from ..envs.env import Ended, EnvProblem
 from ..envs.find import find
 from .checkpoints import trainer_of

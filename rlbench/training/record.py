@@ -11,9 +11,7 @@ import contextlib
 import numpy as np
 
 from ..buffers.ring import Ring
-from ..core.batch import Batch
 from ..core.settings import whole_number
-from ..core.words import ConfigError, unknown
 from ..envs.find import find
 from .checkpoints import trainer_of
 from .evaluate import cut_short
