@@ -77,6 +77,14 @@ DQN_LANDER = dict(
     prioritized_replay_alpha=.6,
     prioritized_replay_beta="linear(0.4, 1, 300000)",
 )
+QR_ACROBOT = dict(
+    n_step=1,
+    lr="linear(0.0006, 0, 100000)",
+    gradient_steps=4,
+    target_update_interval=250,
+    epsilon="linear(1, 0.1, 12000)",
+    hidden=[256, 256],
+)
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
 WALKER = dict(
     num_envs=32,
@@ -139,9 +147,7 @@ FAMILIES = {
         "qr-dqn-mountain-car": tuned(
             "MountainCar-v0", "qr_dqn", -110, SOLVED + "; rl-zoo3's QR-DQN: -106 within as many steps"),
         "qr-dqn-acrobot": Task(
-            "Acrobot-v1", "qr_dqn", 100_000, -80, "rl-zoo3's QR-DQN: -69 within as many steps",
-            dict(gamma=.98, lr="linear(0.001, 0, 100000)"),
-            note="-81.4 with gamma 0.99"),
+            "Acrobot-v1", "qr_dqn", 100_000, -80, "rl-zoo3's QR-DQN: -69 within as many steps", QR_ACROBOT),
         "dqn-lunar-lander": Task(
             "LunarLander-v3", "dqn", 300_000, 250, "SLM-Lab's double DQN with priorities: 266 within as many steps",
             DQN_LANDER, long=True, note="one update of 128 every fourth step; most curves still rise at the end"),

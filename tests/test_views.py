@@ -384,9 +384,9 @@ def test_curves_keep_the_returns_of_several_behaviours_apart():
     curves = {who: LearningCurve(trainer, who) for who in trainer.actors}
     trainer.watchers += [curve.note for curve in curves.values()]
     trainer.run(steps=200)
-    even, odd = (np.array(curves[who].points) for who in ("even", "odd"))
+    even, odd = (np.array(curves[who].returns.points) for who in ("even", "odd"))
     assert len(even) and np.array_equal(even[:, :2], odd[:, :2] * [1, -1])   # what one wins the other loses
-    later = np.array(LearningCurve(trainer, "even").points)                  # a run that was loaded has a past
+    later = np.array(LearningCurve(trainer, "even").returns.points)                  # a run that was loaded has a past
     assert np.array_equal(later[-100:, :2], even[-100:, :2])    # one by one, means before
     means = trainer.metrics.column("even/mean_return")
     assert set(later[:-100, 1]) <= set(means) and later[-1, 2] == pytest.approx(even[-1, 2])
@@ -408,7 +408,7 @@ def test_terms_add_up_to_their_targets(algo, env):
 def test_the_name_of_an_axis_stays_on_the_picture_beside_numbers_of_any_length(ret):
     trainer = Trainer("CartPole-v1", "ppo", **SMALL)
     curve = LearningCurve(trainer, "agent")
-    curve.points = [(200, ret, ret)]
+    curve.returns.points = [(200, ret, ret)]
     curve.draw(trainer, moving=False)
     assert curve.ax.yaxis.label.get_window_extent().x0 >= 1
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['View', 'in_words', 'answers', 'state_values', 'EnvFrame', 'has_discrete_actions', 'ActionBars', 'earlier_returns',
-           'usual_span', 'LearningCurve']
+           'usual_span', 'Returns', 'LearningCurve']
 
 # %% ../../nbs/8_lab/82_views.ipynb #0986396c
 import os
@@ -230,13 +230,27 @@ def usual_span(returns):
     low, high = np.quantile(returns, (.02, .98))
     return float(low), float(high)
 
+# %% ../../nbs/8_lab/82_views.ipynb #f8331afb
+class Returns:
+    "Return of every episode, and the running mean, as they come"
+    full = 1000     # points, then every second one is dropped
+
+    def __init__(self, trainer, who):
+        self.who = who
+        self.points = earlier_returns(trainer, who)     # [(steps, return, mean return)]
+
+    def note(self, trainer, event):
+        if not event.ended: return      # a mean after every event is dear
+        mean = trainer.env.episodes[self.who].mean_return
+        self.points += [(trainer.steps, one.ret, mean) for one in event.ended if one.who == self.who]
+        if len(self.points) > self.full: self.points = self.points[::2]
+
 # %% ../../nbs/8_lab/82_views.ipynb #5ae57861
 class LearningCurve(View):
     "Return of every episode, and its running mean"
     name = "curve"
     title = "Learning curve"
     help = "one dot for each episode, the line is the mean of the last 100"
-    full = 1000  # points, then every second one is dropped
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
@@ -250,27 +264,24 @@ class LearningCurve(View):
         self.begin(trainer)
 
     def begin(self, trainer):
-        self.points = earlier_returns(trainer, self.who)
+        self.returns = Returns(trainer, self.who)
         self.limits = None, None
-        if self.points: return
+        if self.returns.points: return
         self.said = "no episode has ended yet"
         self.picture.limits(self.ax, (0, 100), (0, 1))
         self.dots.set_data([], [])
         self.line.set_data([], [])
 
     def note(self, trainer, event):
-        if not event.ended: return      # a mean after every event is dear
-        mean = trainer.env.episodes[self.who].mean_return
-        self.points += [(trainer.steps, one.ret, mean) for one in event.ended if one.who == self.who]
-        if len(self.points) > self.full: self.points = self.points[::2]
+        self.returns.note(trainer, event)
 
     def draw(self, trainer, moving):
-        if self.points: self.plot(trainer.steps, trainer.env.episodes[self.who])
+        if self.returns.points: self.plot(trainer.steps, trainer.env.episodes[self.who])
         self.show(self.picture.draw(), moving)
 
     def plot(self, now, episodes):
         "All points up to this step"
-        steps, returns, means = np.array(self.points).T
+        steps, returns, means = np.array(self.returns.points).T
         self.dots.set_data(steps, returns)
         self.line.set_data(steps, means)
         x, y = self.limits
