@@ -252,7 +252,7 @@ class Changing(Going):
 
 # %% ../../nbs/8_lab/854_hands.ipynb #fea397e9
 class Keeping(Changing):
-    "Verbs that keep a place, and go back to it"
+    "Verbs that keep a place or a run, and go back to it"
     def save(self, path):
         "Write the run to one file"
         return self.told(self.player.save(path))
@@ -269,6 +269,23 @@ class Keeping(Changing):
         "Go back: to an event by its number, by units as in rewind('episode', -1), or to where a snapshot was taken"
         if not isinstance(to, dict): return self.told(self.player.rewind(to, n))
         return self.told(self.player.replace(lambda trainer: gone_back(trainer, to)))
+
+    def beside(self, name=None, **changes):
+        "A fork with some settings changed, which keeps up with the run in hand from here on -> Relative"
+        return self.waited(self.player.beside(name, **changes))
+
+    @property
+    def forks(self):
+        "All runs by name, as they left each other"
+        return self.player.forks
+
+    def go_on(self, name):
+        "Take another of the runs in hand"
+        return self.told(self.player.go_on(name))
+
+    def drop(self, name):
+        "Let go of a fork"
+        return self.told(self.player.drop(name))
 
 # %% ../../nbs/8_lab/854_hands.ipynb #127e6f96
 class Hands(Keeping):

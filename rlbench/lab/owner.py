@@ -245,6 +245,8 @@ def blame(motion, problem):
 # %% ../../nbs/8_lab/84_owner.ipynb #a52a3edd
 class Unheeding:
     "What an owner may look out for; this one does not"
+    def heed(self, event):
+        "An event has happened"
     def halts(self, event):
         "Why an event is one to stop at, whatever the goal; None where it is not"
     def glance(self):
@@ -366,6 +368,7 @@ class Owner(Motion):
             self.event = event
             self.count += 1
             self.stale = True
+            self.heed(event)
             self.screen.note(self.trainer, event)
             if self.goals[0].reached(event): self.arrive()
             else: offer_picture(self)

@@ -16,6 +16,7 @@ from .clinic import DoctorPanel
 from .components import Keys, close_widgets, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
 from .fields import FilesPanel, SettingsPanel
+from .fork_views import ForksPanel, fork_views
 from .inspect import BufferView
 from .kept_views import MomentsView, WeightTracesView
 from .owner import Closed, asked_of
@@ -253,6 +254,7 @@ class Furniture(Orders):
         self.timebar = TimeBar(player, self.order)
         self.stops = StopsBar(player)
         self.doctor = DoctorPanel(player, lambda: self.choice.who)
+        self.forks = ForksPanel(player, self.order)
         self.settings = []      # of who is looked at: a SettingsPanel, or nothing
         self.moved = False      # when the words were said last
         self.title = widgets.HTML("")
@@ -260,7 +262,7 @@ class Furniture(Orders):
         self.views = styled(widgets.HBox(), "rl-views")
         self.side = styled(widgets.VBox(), "rl-side")
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard]), "rl-bar")
-        asked = styled(widgets.HBox([self.stops.widget, self.doctor.look]), "rl-bar")
+        asked = styled(widgets.HBox([self.stops.widget, self.forks.look, self.doctor.look]), "rl-bar")
         bars = [part.widget for part in (self.controls, self.timebar)]
         words = [part.widget for part in (self.status, self.complaint)]
         head = [top, *bars, asked, *words, self.toggles]
@@ -281,7 +283,7 @@ class Furniture(Orders):
 
     def publish(self, owner, moving):
         "The words, after the pictures"
-        for part in (self.controls, self.timebar, self.stops):
+        for part in (self.controls, self.timebar, self.stops, self.forks):
             part.follow(owner)
         if owner.driver == "clock": self.clock.follow(owner)
         for panel in self.settings: panel.follow()
@@ -321,7 +323,8 @@ class Furnished(Furniture):
         before = self.kind
         self.kind = kind_of_run(trainer, who)
         kinds = chosen_views(self.wanted, trainer, who)
-        self.lay(cards_for(kinds, trainer, who, cards if self.kind == before else []))
+        beside = [Card(view) for view in fork_views(self.player.forks, trainer, who)]
+        self.lay([*beside, *cards_for(kinds, trainer, who, cards if self.kind == before else [])])
         self.settings = settings_panel(settings, trainer, who, self.player.set)
         self.title.value = heading_html(trainer)
         if (cards, settings) != (self.cards, self.settings):
@@ -336,7 +339,7 @@ class Furnished(Furniture):
             card.view.ask = partial(look_through, self, card)
         switches = self.toggles.children
         self.toggles.children = toggles_for(self.cards, self.flip)
-        panels = [panel.widget for panel in (*self.settings, self.doctor, self.files)]
+        panels = [panel.widget for panel in (self.forks, *self.settings, self.doctor, self.files)]
         self.side.children = [*panels, self.stops.deeds]
         self.arrange()
         for one in (*cards, *settings):

@@ -354,6 +354,7 @@ class Timeline(Chronicle):
 
     def fork(self, to=None, n=None, branch=None, **changes):
         "A second trainer at an event (None: here) with some settings changed"
+        if to is None: return self.trainer.fork(**changes)
         twin = self.trainer.fresh()
         with closed_if_it_fails(twin):
             lead(twin, self.album.shelf, self.path_to(to, n, branch))

@@ -276,7 +276,8 @@ class LearningCurve(View):
         self.returns.note(trainer, event)
 
     def draw(self, trainer, moving):
-        if self.returns.points: self.plot(trainer.steps, trainer.env.episodes[self.who])
+        if self.returns.points:
+            self.plot(trainer.steps, trainer.env.episodes[self.who])
         self.show(self.picture.draw(), moving)
 
     def plot(self, now, episodes):

@@ -11,9 +11,9 @@ import sys
 from ..core.words import ConfigError, unknown
 from .controls import summary
 from .hands import Hands
-from .journal import keyword_text, snippet
+from .journal import snippet
 from .page import Page
-from .player import Player, only_one, this_cell
+from .player import Player, branched, only_one, this_cell
 from ..training.trainer import Trainer
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #d92c67b9
@@ -33,14 +33,6 @@ def trainer_for(env, algo, settings):
     if told:
         raise ConfigError(f"{', '.join(told)}: a trainer that is given has all that; change it by trainer.set(…)")
     return env
-
-# %% ../../nbs/8_lab/86_workbench.ipynb #239d8862
-def branched(timeline, to, n, changes):
-    "A fork of a trainer at an event with some settings changed, and lines that tell of both"
-    timeline.look()
-    twin = timeline.fork(to, n, **changes)
-    change = [f"trainer.set({keyword_text(changes)})"] if changes else []
-    return twin, timeline.script(timeline.path_to(to, n)) + change
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #b48af234
 class Looking(Hands):

@@ -443,3 +443,25 @@ def test_the_doctor_is_asked_and_the_advice_tried(lab):
     page.locator(".rl-doctor", has_text="with it").wait_for()
     assert page.evaluate(OUTSIDE) == []
     shot(page, "doctor")
+
+
+def test_a_fork_keeps_up_and_is_taken_in_hand(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-step-iteration").click()
+    paused(page)
+    page.locator(".rl-fork-text input").fill("lr=0.05")
+    page.locator(".rl-fork.jupyter-button").click()
+    runs = page.locator(".rl-forks-panel .rl-fork")
+    runs.nth(1).wait_for()
+    for _ in range(3):
+        page.locator(".rl-step-iteration").click()
+        paused(page)
+    page.locator(".rl-fork-said", has_text="alike for").wait_for()
+    assert "lr=0.05" in runs.nth(1).inner_text() and "in hand" in runs.nth(0).inner_text()
+    assert lab.pixels(".rl-image-forks")["ink"] > 300
+    shot(page, "forks-light")
+    page.locator(".rl-go-on").click()
+    page.locator(".rl-fork", has_text="lr=0.05 (in hand)").wait_for()
+    assert lab.ask("print(wb.trainer.learner.settings.lr)") == "0.05"
+    page.locator(".rl-drop").click()
+    page.locator(".rl-forks-panel").wait_for(state="hidden")
