@@ -1,0 +1,130 @@
+"""What going back costs: keeping a timeline, the way to any earlier event, breakpoints, a fork.
+
+    python benchmarks/timeline.py [--events 100000] [--rounds 7] [--write]
+
+PPO on CartPole-v1 with its defaults. Two runs of the same kind go on in turn, one of them with what is measured, and
+the medians of their seconds of the processor are compared. --write keeps the table in benchmarks/results/timeline.md.
+"""
+import argparse
+import os
+import statistics
+import sys
+from pathlib import Path
+from time import perf_counter, process_time
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np
+import torch
+
+PART = 3000             # events of one measurement
+BREAKPOINTS = ("nan", "kl > 1e9", "episode_return > 1e9")
+
+
+def trainer():
+    from rlbench import Trainer
+    return Trainer("CartPole-v1", "ppo", seed=0)
+
+
+def seconds_of(go):
+    "Of the processor, for what a function does"
+    begun = process_time()
+    go()
+    return process_time() - begun
+
+
+def share_of(plain, laden, rounds):
+    "Share of the time by which the second of two functions is slower, as the median over rounds in turn"
+    plain()
+    laden()
+    pairs = [(seconds_of(plain), seconds_of(laden)) for _ in range(rounds)]
+    alone, more = (statistics.median(column) for column in zip(*pairs))
+    return more / alone - 1
+
+
+def timeline_share(rounds):
+    "What a run is slower by with a timeline"
+    from rlbench.lab.timeline import Timeline
+    plain = trainer()
+    laden = trainer()
+    Timeline(laden)
+    return share_of(lambda: plain.until("event", PART), lambda: laden.until("event", PART), rounds)
+
+
+def breakpoint_share(text, rounds):
+    "What playing is slower by with a breakpoint"
+    from rlbench.lab.player import Player
+    plain = Player(trainer(), "sync")
+    laden = Player(trainer(), "sync")
+    laden.stops.add(text, laden.trainer)
+    return share_of(lambda: plain.step("event", PART), lambda: laden.step("event", PART), rounds)
+
+
+def ways_back(events, tries=30):
+    "(seconds to random events of a run, MB that its snapshots take)"
+    from rlbench.lab.timeline import Timeline
+    run = trainer()
+    timeline = Timeline(run)
+    run.until("event", events)
+    took = []
+    for event in np.random.default_rng(0).integers(0, events, tries):
+        begun = perf_counter()
+        timeline.rewind(int(event))
+        took.append(perf_counter() - begun)
+    return took, timeline.album.shelf.nbytes / 1e6
+
+
+def fork_seconds(tries=10):
+    "Seconds until a fork is ready beside a run"
+    from rlbench.lab.player import Player
+    player = Player(trainer(), "sync")
+    player.step("event", 5000)
+    took = []
+    for _ in range(tries):
+        begun = perf_counter()
+        run = player.beside(lr=1e-4).result()
+        took.append(perf_counter() - begun)
+        player.drop(run.name).result()
+    return took
+
+
+def line(what, value, goal, reached):
+    return f"| {what} | {value} | {goal} | {'reached' if reached else 'not reached'} |"
+
+
+def table(args):
+    "What was measured, beside what is asked for"
+    share = timeline_share(args.rounds)
+    took, megabytes = ways_back(args.events)
+    forks = fork_seconds()
+    lines = [
+        line("a timeline, of the time of a run", f"{share:.1%}", "at most 2 %", share <= .02),
+        line(f"to a random event of {args.events:,}, median of {len(took)}", f"{statistics.median(took):.2f} s",
+             "at most 0.3 s", statistics.median(took) <= .3),
+        line("to the farthest of them", f"{max(took):.2f} s", "at most 0.3 s", max(took) <= .3),
+        line("what its snapshots take", f"{megabytes:.0f} MB", "at most 256 MB", megabytes <= 256),
+        line("a fork beside the run, the slowest of ten", f"{max(forks):.2f} s", "at most 0.5 s", max(forks) <= .5),
+    ]
+    for text in BREAKPOINTS:
+        share = breakpoint_share(text, args.rounds)
+        lines.append(line(f"the breakpoint `{text}`, of the time of playing", f"{share:.1%}", "below 1 %", share < .01))
+    return "\n".join([
+        "# Going back", "",
+        "`python benchmarks/timeline.py --write`", "",
+        f"PPO on CartPole-v1, one thread; medians of {args.rounds} rounds of {PART:,} events in turn.", "",
+        "| what | measured | goal | |", "|---|---|---|---|", *lines, ""])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    found = table(args)
+    print(found)
+    if args.write:
+        (ROOT / "benchmarks" / "results" / "timeline.md").write_text(found)
