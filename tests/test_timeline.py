@@ -67,7 +67,8 @@ def test_before_a_branch_began_the_run_stands_where_it_stood():
     there = [trainer.snapshot()]
     for event in range(20):
         if event == 6: timeline.do(one_reward_less)
-        if event == 12: timeline.album.keep(trainer, timeline.branch, event)     # between where it goes and the branch
+        if event == 12:                     # a snapshot between where it goes and the branch
+            timeline.album.keep(trainer, timeline.branch, event)
         trainer.advance()
         there.append(trainer.snapshot())
     timeline.rewind(15)
