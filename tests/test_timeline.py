@@ -61,6 +61,26 @@ def test_who_puts_the_run_elsewhere_begins_a_timeline_of_its_own():
     assert same(trainer.snapshot(), there)
 
 
+def test_before_a_branch_began_the_run_stands_where_it_stood():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0)
+    timeline = Timeline(trainer, share=1e-9)
+    there = [trainer.snapshot()]
+    for event in range(20):
+        if event == 6: timeline.do(one_reward_less)
+        if event == 12:                     # a snapshot between where it goes and the branch
+            timeline.album.keep(trainer, timeline.branch, event)
+        trainer.advance()
+        there.append(trainer.snapshot())
+    timeline.rewind(15)
+    trainer.set(gamma=.5)
+    trainer.until("event", 5)
+    other = timeline.branch
+    for event in (13, 8, 3):
+        timeline.rewind(event, branch=other)
+        assert same(trainer.snapshot(), there[event])
+        assert same(timeline.fork(event, branch=other).snapshot(), there[event])
+
+
 def test_a_failure_on_the_way_leaves_the_run_where_it_was():
     trainer = Trainer("CartPole-v1", "ppo", num_envs=2)
     timeline = Timeline(trainer, share=1e-9)

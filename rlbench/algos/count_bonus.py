@@ -73,9 +73,10 @@ class CountBonus(OneStep, CountSettings):
         next_act = (nets.q(batch.next_obs) + nets.bonus(batch.next_obs)).argmax(-1)
         delta = td_target(batch.rew, batch.term, nets.q.of(batch.next_obs, next_act), self.gamma) - q[s, a]
         surprise = td_target(bonus, batch.term, nets.bonus.of(batch.next_obs, next_act), self.bonus_gamma) - e[s, a]
+        before = q[s, a]
         q[s, a] += alpha * delta
         e[s, a] += alpha * surprise
-        return Batch(q=q[s, a], delta=delta, bonus=bonus)
+        return Batch(q=before, delta=delta, bonus=bonus)
 
     def values(self, nets, obs):
         return nets.q(obs)

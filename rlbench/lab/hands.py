@@ -14,6 +14,7 @@ import numpy as np
 from ..core.settings import fits
 from ..core.words import unknown
 from ..envs.actions import action_names
+from .accounts import explain_update
 from .breakpoints import Prefers
 from .filters import rows_where
 from .inspect import action_words, is_held
@@ -305,6 +306,10 @@ class Hands(Keeping):
     def act(self, act, who=None):
         "One environment step in which the first environment takes this action"
         return self.arrived(self.player.ask(lambda: act_by_hand(self.player, who, act)))
+
+    def explain(self, update=None, who=None):
+        "Each row of an update by its number (None: the last), with numbers and where it went -> Account"
+        return self.waited(self.player.look(lambda trainer: explain_update(self.player.timeline, update, who)))
 
     def evaluate(self, **how):
         "Returns of the greedy policy on fresh environments -> Evaluation; arguments as for `evaluate`"

@@ -15,6 +15,7 @@ from .backups import BackupView, ModelView, QueueView, TraceView
 from .clinic import DoctorPanel
 from .components import Keys, close_widgets, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
+from .explainer import ExplainPanel
 from .fields import FilesPanel, SettingsPanel
 from .fork_views import ForksPanel, fork_views
 from .inspect import BufferView
@@ -255,6 +256,7 @@ class Furniture(Orders):
         self.stops = StopsBar(player)
         self.doctor = DoctorPanel(player, lambda: self.choice.who)
         self.forks = ForksPanel(player, self.order)
+        self.explainer = ExplainPanel(player, lambda: self.choice.who, lambda: self.keys.dark)
         self.settings = []      # of who is looked at: a SettingsPanel, or nothing
         self.moved = False      # when the words were said last
         self.title = widgets.HTML("")
@@ -262,10 +264,11 @@ class Furniture(Orders):
         self.views = styled(widgets.HBox(), "rl-views")
         self.side = styled(widgets.VBox(), "rl-side")
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard]), "rl-bar")
-        asked = styled(widgets.HBox([self.stops.widget, self.forks.look, self.doctor.look]), "rl-bar")
+        questions = [part.look for part in (self.forks, self.doctor, self.explainer)]
+        asked = styled(widgets.HBox([self.stops.widget, *questions]), "rl-bar")
         bars = [part.widget for part in (self.controls, self.timebar)]
         words = [part.widget for part in (self.status, self.complaint)]
-        head = [top, *bars, asked, *words, self.toggles]
+        head = [top, *bars, asked, *words, self.explainer.widget, self.toggles]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget])
 
     def close(self):

@@ -334,6 +334,8 @@ class Timeline(Chronicle):
         at = whole_number("rewind: event", to, low=first.since)
         if at > branch.end:
             raise ValueError(f"rewind: event {at:,} has not happened yet; the last one is {branch.end:,}")
+        while at < branch.since:
+            branch = branch.parent                        # it was not there yet
         return branch, at
 
     def path_to(self, to=None, n=None, branch=None):

@@ -163,35 +163,48 @@ class GradientView(View):
         self.show(sheet.image, moving)
 
 # %% ../../nbs/8_lab/832_updates.ipynb #c1b1f4d3
-def per_row(x, lead):
-    "(n,) float numbers of rows with axes `lead`, means over further axes"
-    return as_numpy(x).astype(float).reshape(np.prod(lead), -1).mean(1)
+def rows_that_count(batch):
+    "((n,) numbers of the rows that are learned from, their axes): (B,), or (T, B) of stretches in time"
+    valid = as_numpy(batch.valid) if "valid" in batch else np.ones(len(batch), bool)
+    if "burn" in batch: valid = valid & ~as_numpy(batch.burn)
+    return np.flatnonzero(valid), valid.shape
+
+def per_row(x, batch):
+    "(n,) float numbers of the rows that are learned from, means over further axes; x has all of them, or only these"
+    rows, lead = rows_that_count(batch)
+    x = as_numpy(x).astype(float)
+    if x.shape[:len(lead)] == lead: x = x.reshape(np.prod(lead), -1)[rows]
+    return x.reshape(len(rows), -1).mean(1)
 
 def learned_towards(last):
     "(target, estimate) of an update's rows, as tensors, or None where it has none"
     batch, parts = last.batch, last.parts
     target = parts.get("target") if "disc" in batch or "target" in parts else batch.get("ret")
-    if target is None or "rew" not in batch: return None
     for estimate in (parts.get("q"), parts.get("val"), batch.get("val")):
-        if estimate is not None: return target, estimate
+        if estimate is None: continue
+        delta = parts.get("delta")
+        if target is None and delta is not None and delta.shape == estimate.shape:
+            target = estimate + delta
+        return None if target is None else (target, estimate)
 
 # %% ../../nbs/8_lab/832_updates.ipynb #cfe6a242
 def target_terms(last, gamma):
     "Batch of (n,) row, paid, discount, follows, target, estimate, error of an update's rows; None if it had no targets"
     towards = learned_towards(last)
-    if towards is None: return None
     batch = last.batch
-    lead = tuple(batch.rew.shape)                         # (B,), or (T, B) of stretches in time
-    target, estimate = (per_row(x, lead) for x in towards)
+    rescaled = "burn" in batch
+    if towards is None or rescaled or not {"rew", "term"} <= batch.keys():
+        return None
+    target, estimate = (per_row(x, batch) for x in towards)
     if "disc" in batch:
-        paid, discount = per_row(batch.ret, lead), per_row(batch.disc, lead)
+        paid, discount = per_row(batch.ret, batch), per_row(batch.disc, batch)
     else:
-        paid, discount = per_row(batch.rew, lead), gamma * ~as_numpy(batch.term).ravel()
+        paid, discount = per_row(batch.rew, batch), gamma * (1 - per_row(batch.term, batch))
     known = discount > 0
     follows = np.where(known, (target - paid) / np.where(known, discount, 1), np.nan)
-    terms = Batch(row=np.arange(len(target)), paid=paid, discount=discount, follows=follows, target=target,
-                  estimate=estimate, error=target - estimate)
-    return terms[as_numpy(batch.valid).ravel()] if "valid" in batch else terms
+    rows, _ = rows_that_count(batch)
+    return Batch(row=rows, paid=paid, discount=discount, follows=follows, target=target, estimate=estimate,
+                 error=target - estimate)
 
 # %% ../../nbs/8_lab/832_updates.ipynb #196503eb
 def sum_text(terms, i):

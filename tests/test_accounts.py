@@ -1,0 +1,277 @@
+"What an account says of an update, against numbers worked by hand; for every algorithm, and with the run unharmed"
+import html
+from dataclasses import replace
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+import rlbench
+from rlbench.core.batch import Batch
+from rlbench.core.state import same
+from rlbench.envs.env import EnvProblem
+from rlbench.lab.accounts import explain_next, explain_update
+from rlbench.lab.backups import draw_tree, trimmed
+from rlbench.lab.components import as_page
+from rlbench.lab.drawing import Sheet
+from rlbench.lab.timeline import Timeline
+from rlbench.training.trainer import Trainer
+from tests.cases import CASES, differs
+
+WITHOUT_TARGETS = ("bc", "iql", "gradient_bandit", "reinforce")         # of single rows; a baseline gives the last some
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def check_looked_at(account):
+    "Everything that can be asked of an account is answered"
+    rows = len(account.rows.row)
+    assert all(len(column) == rows for column in account.rows.values())
+    assert {"moved", "followed"} & account.rows.keys(), "neither where values nor where probabilities went"
+    assert "target" in account.rows or account.algo.name in WITHOUT_TARGETS
+    assert str(account).count("\n") == 0
+    assert str(account.table(account.columns[0])).count("\n") == min(rows, 10)
+    for i in (0, rows - 1):
+        assert account.line(i) and "nan" not in account.line(i)
+        draw_tree(Sheet(), trimmed(account.diagram(i)))
+
+
+@every_case
+def test_every_algorithm_gives_an_account_and_the_run_does_not_notice(case):
+    trainer = case.begun(num_envs=2)
+    held = trainer.snapshot()
+    account = explain_next(trainer)
+    assert differs(trainer.snapshot(), held) == ""
+    check_looked_at(account)
+    trainer.until("update")
+    last = trainer.learner.last
+    assert account.number == trainer.learner.updates
+    assert same(account.last.batch, last.batch) and same(account.last.parts, last.parts)      # the very same step
+
+
+@every_case
+def test_the_last_update_can_be_explained_after_it(case):
+    trainer = case.trainer(num_envs=2)
+    timeline = Timeline(trainer, share=.05)
+    trainer.until("update", 4)
+    held = trainer.snapshot()
+    watchers = list(trainer.watchers)
+    account = explain_update(timeline)
+    assert differs(trainer.snapshot(), held) == "" and trainer.watchers == watchers
+    assert same(account.last.parts, trainer.learner.last.parts)
+    earlier = explain_update(timeline, trainer.learner.updates - 2)
+    assert earlier.number == account.number - 2
+    check_looked_at(earlier)
+
+
+def test_q_learning_by_hand():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0, gamma=.9, lr=.1).run(steps=400)
+    for _ in range(30):
+        before = trainer.learner.nets.q.values.clone()
+        account = explain_next(trainer)
+        trainer.until("update")
+        row = trainer.learner.last.batch[0]
+        s = int(row.obs)
+        a = int(row.act)
+        after = trainer.learner.nets.q.values
+        follows = before[int(row.next_obs)].max().item()
+        target = float(row.rew) + .9 * follows * (not row.term)
+        assert account.rows.target[0] == pytest.approx(target)
+        assert account.rows.before[0] == before[s, a] and account.rows.after[0] == after[s, a]
+        if target == before[s, a]: continue
+        assert account.rows.moved[0] == pytest.approx(.1)
+        assert account.line(0).startswith(f"q[{s}, {a}] += 0.1 · (−")
+    assert account.layers.keys() == {"q"}
+    assert account.layers["q"] == pytest.approx((after - before).norm().item())
+
+
+def test_two_rows_of_one_cell_are_not_told_as_one():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0, num_envs=2, epsilon=0.)
+    trainer.learner.nets.q.values[36, 0] = 1.                           # both go up
+    account = explain_next(trainer)
+    assert account.rows.before.tolist() == [1, 1] and account.rows.estimate.tolist() == [1, 0]
+    assert account.line(0).endswith("now −0.5, 0.75 of the error nearer")         # 1 - (1 - .5) ** 2
+
+
+@pytest.mark.parametrize("settings", [dict(n_step=1), dict(n_step=3, prioritized_replay_alpha=.6), dict(double=False)])
+def test_dqn_by_hand(settings):
+    common = dict(learning_starts=40, batch_size=16, hidden=(8,), gamma=.9, lr=.01, num_envs=2)
+    trainer = Trainer("CartPole-v1", "dqn", seed=0, **common, **settings).run(steps=120)
+    account = explain_next(trainer)
+    before = account.nets.q
+    trainer.until("update")
+    batch = trainer.learner.last.batch
+    now = trainer.learner.nets.q
+    here = batch.act[:, None]
+    with torch.no_grad():
+        follows = account.nets.target(batch.next_obs)
+        chooser = before(batch.next_obs) if settings.get("double", True) else follows
+        target = batch.ret + batch.disc * follows.gather(1, chooser.argmax(1, keepdim=True)).squeeze(1)
+        was, is_now = (net(batch.obs).gather(1, here).squeeze(1) for net in (before, now))
+    rows = account.rows
+    for name, wanted in dict(target=target, before=was, after=is_now, estimate=was).items():
+        assert np.allclose(rows[name], wanted.numpy(), atol=1e-6), name
+    share = ((is_now - was) / (target - was)).numpy()
+    assert np.allclose(rows.moved, share, rtol=.05, atol=1e-3)          # a quotient of small differences
+    assert set(account.against) == set(np.flatnonzero(rows.moved < 0))
+    paid = [np.dot(row, .9 ** np.arange(len(row))) for row in account.rewards or batch.ret[:, None].tolist()]
+    assert np.allclose(paid, batch.ret)
+    if "weight" in batch:
+        assert np.allclose(rows.weight, batch.weight) and "weight" in account.columns
+
+
+def test_ppo_by_hand():
+    settings = dict(num_envs=2, n_steps=16, batch_size=16, hidden=(8,), lr=.1)
+    trainer = Trainer("CartPole-v1", "ppo", seed=0, **settings)
+    trainer.until("update", 6)
+    account = explain_next(trainer)
+    trainer.until("update")
+    batch = trainer.learner.last.batch
+    rows = account.rows
+    with torch.no_grad():
+        both = account.nets, trainer.learner.nets
+        logp, logp_after = (nets.policy(batch.obs).logp(batch.act).numpy() for nets in both)
+        val, val_after = (nets.value(batch.obs).squeeze(1).numpy() for nets in both)
+    ratio = np.exp(logp - batch.logp.numpy())
+    adv = batch.adv.numpy()
+    adv = (adv - adv.mean()) / adv.std(ddof=1)
+    clipped = ((adv > 0) & (ratio > 1.2)) | ((adv < 0) & (ratio < .8))
+    assert clipped.any() and (rows.clipped == clipped).all()
+    wanted = dict(logp=logp, logp_after=logp_after, ratio=ratio, adv=adv, before=val, after=val_after, target=batch.ret)
+    for name, numbers in wanted.items():
+        assert np.allclose(rows[name], numbers, atol=1e-4), name
+    followed = np.where(clipped, 0, np.sign(adv) * (logp_after - logp))
+    assert np.allclose(rows.followed, followed, atol=1e-4)
+    assert "clipped, nothing is asked of it" in account.line(int(np.flatnonzero(clipped)[0]))
+
+
+def test_what_was_done_between_two_events_counts():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0, lr=.1)
+    timeline = Timeline(trainer)
+    trainer.until(lambda event: event.kind == "process")
+    timeline.do(lambda trainer: trainer.learner.nets.q.values.fill_(3.))    # just before a step
+    trainer.set(lr=.5)
+    trainer.until("update", 10)
+    account = explain_update(timeline, 1)
+    assert account.rows.before[0] == 3 and account.rows.moved[0] == pytest.approx(.5)
+
+
+def test_updates_before_a_branch_and_on_it():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0, lr=.1)
+    timeline = Timeline(trainer, share=.5)
+    trainer.until("update", 40)
+    wanted = explain_update(timeline, 15).line(0)
+    timeline.rewind("update", -20)
+    trainer.set(lr=.5)
+    trainer.until("update", 15)
+    assert explain_update(timeline, 15).line(0) == wanted
+    number = trainer.learner.updates
+    assert [explain_update(timeline, n).rows.moved[0] for n in (20, number - 14, number)] == pytest.approx([.1, .5, .5])
+    with pytest.raises(ValueError, match=f"has made {number} updates so far; .*, got {number + 1}"):
+        explain_update(timeline, number + 1)
+
+
+def test_what_came_before_the_timeline_is_said_to():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0)
+    trainer.until("update", 5)
+    timeline = Timeline(trainer)
+    with pytest.raises(ValueError, match="has made 5 updates so far; expected the number of one of them, got 6"):
+        explain_update(timeline, 6)
+    with pytest.raises(ValueError, match="update 5 of agent was made before this timeline began"):
+        explain_update(timeline)
+    trainer.until("update", 3)
+    assert explain_update(timeline, 6).number == 6
+
+
+def test_several_learners_have_updates_of_their_own():
+    trainer = Trainer("rlbench/Pennies-v0", "ppo", seed=0, n_steps=8, batch_size=8, n_epochs=2, hidden=(8,))
+    timeline = Timeline(trainer)
+    lasts = {who: {} for who in trainer.learners}
+    for _ in range(37):
+        trainer.until("update")
+        for who, learner in trainer.learners.items():
+            if learner.last:
+                lasts[who].setdefault(learner.updates, learner.last.parts)
+    for who, made in lasts.items():
+        for number in (1, len(made) // 2, len(made)):
+            account = explain_update(timeline, number, who)
+            assert account.who == who and same(account.last.parts, made[number])
+
+
+def test_who_learns_nothing_is_told_so():
+    trainer = Trainer("CartPole-v1", "dqn", learning_starts=50)
+    with pytest.raises(ValueError, match="has made 0 updates"):
+        explain_update(Timeline(trainer))
+    trainer.learning = False
+    with pytest.raises(ValueError, match="learning is switched off"):
+        explain_next(trainer)
+
+
+def test_losses_that_name_nothing_are_said_to():
+    trainer = Trainer("CartPole-v1", "dqn", seed=0, learning_starts=20, batch_size=4, hidden=(4,))
+    account = explain_next(trainer)
+    bare = replace(account, rows=Batch(row=account.rows.row))
+    assert "name neither targets" in bare.line(0) and "name neither targets" in str(bare) and not len(bare.against)
+
+
+class Moody(gym.Env):
+    "Its rewards cannot be had again"
+    observation_space = gym.spaces.Box(0, 9, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    drawn = np.random.default_rng(0)
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, act):
+        self.t += 1
+        return np.full(1, self.t, np.float32), float(self.drawn.random()), self.t == 9, False, {}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_step_that_cannot_be_taken_again_is_not_told_as_if_it_could():
+    trainer = Trainer(Moody, "ppo", n_steps=8, batch_size=8, hidden=(4,), check_env=False)
+    timeline = Timeline(trainer, share=1e-9)
+    trainer.until("update", 3)
+    with pytest.raises((ValueError, EnvProblem), match="come back|put back"):
+        explain_update(timeline)
+
+
+# on the page
+
+def test_the_workbench_explains_the_last_update_and_any_before_it():
+    wb = rlbench.Workbench("CartPole-v1", "dqn", driver="sync", learning_starts=50, batch_size=16, hidden=(16,), seed=0)
+    wb.step("update", 20)
+    held = wb.trainer.snapshot()
+    event = wb.player.timeline.at
+    assert [wb.explain(number).number for number in (None, 3)] == [20, 3]
+    panel = wb.page.explainer
+    panel.look.click()
+    assert same(wb.trainer.snapshot(), held) and wb.player.timeline.at == event
+    assert panel.account.number == 20 and panel.widget.layout.display is None
+    as_page(panel.table, order="moved", down=False)
+    assert panel.table.ids[0] == np.nanargmin(panel.account.rows.moved)
+    as_page(panel.table, start=8)
+    assert panel.table.total == 16 and len(panel.table.ids) == 8
+    as_page(panel.table, selected=panel.table.ids[0], opened=1)
+    assert panel.account.line(panel.table.ids[0])[:20] in html.unescape(panel.line.value) and panel.picture.value
+    wb.close()
+
+
+def test_the_panel_says_why_there_is_nothing_to_explain():
+    wb = rlbench.Workbench("CartPole-v1", "dqn", driver="sync")
+    wb.page.explainer.look.click()
+    assert "rl-problem" in wb.page.explainer.said.value and "has made 0 updates" in wb.page.explainer.said.value
+    with pytest.raises(ValueError, match="has made 0 updates"):
+        wb.explain()
+    wb.close()
+
+
+def test_it_explains_while_another_thread_plays():
+    wb = rlbench.Workbench("CartPole-v1", "ppo", driver="thread", n_steps=16, batch_size=16, hidden=(8,), seed=0)
+    wb.step("update", 5).play()
+    account = wb.explain()
+    wb.pause()
+    assert account.number >= 5 and wb.trainer.learner.updates >= account.number
+    wb.close()
