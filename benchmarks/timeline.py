@@ -9,6 +9,7 @@ import argparse
 import os
 import statistics
 import sys
+from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -50,7 +51,7 @@ def timeline_share(rounds):
     plain = trainer()
     laden = trainer()
     Timeline(laden)
-    return share_of(lambda: plain.until("event", PART), lambda: laden.until("event", PART), rounds)
+    return share_of(partial(plain.until, "event", PART), partial(laden.until, "event", PART), rounds)
 
 
 def breakpoint_share(text, rounds):
@@ -59,7 +60,7 @@ def breakpoint_share(text, rounds):
     plain = Player(trainer(), "sync")
     laden = Player(trainer(), "sync")
     laden.stops.add(text, laden.trainer)
-    return share_of(lambda: plain.step("event", PART), lambda: laden.step("event", PART), rounds)
+    return share_of(partial(plain.step, "event", PART), partial(laden.step, "event", PART), rounds)
 
 
 def ways_back(events, tries=30):

@@ -245,7 +245,7 @@ class Furniture(Orders):
     "Places for everything on the page, and what is said in them"
     def __init__(self, player):
         super().__init__(player)
-        self.controls = Controls(player, self.order, lambda: self.choice.who)
+        self.controls = Controls(player, self.order, self.looked_at)
         self.clock = Clock(player)
         self.status = StatusLine()
         self.heard = styled(widgets.HTML(""), "rl-heard")
@@ -254,9 +254,9 @@ class Furniture(Orders):
         self.files = FilesPanel(player)
         self.timebar = TimeBar(player, self.order)
         self.stops = StopsBar(player)
-        self.doctor = DoctorPanel(player, lambda: self.choice.who)
+        self.doctor = DoctorPanel(player, self.looked_at)
         self.forks = ForksPanel(player, self.order)
-        self.explainer = ExplainPanel(player, lambda: self.choice.who, lambda: self.keys.dark)
+        self.explainer = ExplainPanel(player, self.looked_at, lambda: self.keys.dark)
         self.settings = []      # of who is looked at: a SettingsPanel, or nothing
         self.moved = False      # when the words were said last
         self.title = widgets.HTML("")
@@ -275,6 +275,10 @@ class Furniture(Orders):
         "Take everything from the page; the picture of it stays"
         super().close()
         close_widgets(self.widget)
+
+    def looked_at(self):
+        "Whose views are shown"
+        return self.choice.who
 
     def hear(self):
         self.heard.value = "<span>One moment …</span>"
