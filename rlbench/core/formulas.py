@@ -17,7 +17,7 @@ def tokens_of(tex):
     "The tokens of a formula"
     return deque(re.findall(r"\\text\{[^}]*\}|\\[a-zA-Z]+|\\.|\d+(?:\.\d+)?|\S", tex))
 
-# %% ../../nbs/0_core/045_formulas.ipynb #09c4569a
+# %% ../../nbs/0_core/045_formulas.ipynb #2c9761ba
 TEX_SIGNS = {"|": "‖", "lor": "∨", "neq": "≠", "cdot": "·", "infty": "∞"}        # whose names in HTML are others
 BLANKS = {"quad": "1em", ",": ".2em"}
 UPRIGHT = ("log", "exp", "max", "min", "arg")
@@ -25,16 +25,18 @@ DONE = dict(sqrt=("msqrt", 1), frac=("mfrac", 2))       # tag, and how many thin
 ABOVE = dict(hat="^", bar="¯", overline="¯")
 HOLLOW = {"E": "𝔼", "1": "𝟙"}
 
+# %% ../../nbs/0_core/045_formulas.ipynb #b758460e
 def sign_called(name):
     "The sign that a command stands for; nothing where there is none"
     return TEX_SIGNS.get(name) or html5.get(f"{name};", "")
 
-# %% ../../nbs/0_core/045_formulas.ipynb #e2d40a22
+# %% ../../nbs/0_core/045_formulas.ipynb #d7f86a5c
 def tag(name, inside, **attributes):
     "An element of MathML"
     told = "".join(f' {what}="{value}"' for what, value in attributes.items())
     return f"<{name}{told}>{inside}</{name}>"
 
+# %% ../../nbs/0_core/045_formulas.ipynb #134e3200
 def plain_sign(token):
     "A letter, a number or another sign"
     if token[0].isdigit(): return tag("mn", token)

@@ -34,7 +34,7 @@ def terms_of_vector(info):
         found[name] = np.where(ended, last.get(name, 0.), now.get(name, 0.))
     return found
 
-# %% ../../nbs/1_envs/1035_terms.ipynb #a78bc6d2
+# %% ../../nbs/1_envs/1035_terms.ipynb #24688340
 class ReadsOne(gym.Wrapper):
     "An environment, and what its last step told of the reward"
     terms = {}
@@ -44,6 +44,7 @@ class ReadsOne(gym.Wrapper):
         self.terms = answer[4].get(TOLD, {})
         return answer
 
+# %% ../../nbs/1_envs/1035_terms.ipynb #859eeb6a
 class ReadsMany(gym.vector.VectorWrapper):
     "The same of a vector"
     terms = {}
@@ -53,11 +54,12 @@ class ReadsMany(gym.vector.VectorWrapper):
         self.terms = terms_of_vector(answer[4])
         return answer
 
-# %% ../../nbs/1_envs/1035_terms.ipynb #d33d1442
+# %% ../../nbs/1_envs/1035_terms.ipynb #2bb39f90
 def rows_of(reader, names):
     "(n, K) what a reader heard last"
     return np.atleast_2d(np.stack([np.asarray(reader.terms[name], float) for name in names], -1))
 
+# %% ../../nbs/1_envs/1035_terms.ipynb #1909e619
 def terms_now(readers, names):
     "(N, K) the terms of the last step; EnvProblem where they have other names than these"
     for reader in readers:
@@ -124,7 +126,7 @@ class TermedEpisodes(Episodes):
         self.sums = tree["sums"].copy()
         self.past = deque(tree["past"].copy(), maxlen=self.window)
 
-# %% ../../nbs/1_envs/1035_terms.ipynb #285e40e2
+# %% ../../nbs/1_envs/1035_terms.ipynb #2167c4b5
 def with_readers(vec):
     "Put around a vector's environments what reads terms -> them; nothing where a vector shows no infos"
     if isinstance(vec, EnvList):
@@ -134,6 +136,7 @@ def with_readers(vec):
     vec.env = ReadsMany(vec.env)
     return [vec.env]
 
+# %% ../../nbs/1_envs/1035_terms.ipynb #8fc7db13
 def hear_terms(vec, trial):
     "Let a vector keep the terms of its rewards, if another one of its kind, which may be used up, tells any"
     heard = with_readers(trial)

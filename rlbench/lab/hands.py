@@ -290,5 +290,5 @@ class Hands(Keeping):
         return self.arrived(self.player.ask(lambda: act_by_hand(self.player, who, act)))
 
     def evaluate(self, **how):
-        "Returns of the greedy policy on fresh environments -> Evaluation; arguments as for `evaluate`"
+        "Returns of the policy, greedy if not told otherwise, on fresh environments -> Evaluation; as `evaluate`"
         return self.waited(self.player.look(lambda trainer: evaluate(trainer, **how)))

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['VIEWS', 'chosen_views', 'Complaint', 'KeptPicture', 'Furniture', 'Page']
 
-# %% ../../nbs/8_lab/853_page.ipynb #f4faa8a9
+# %% ../../nbs/8_lab/853_page.ipynb #ba8c1e81
 import html
 from functools import partial
 
@@ -15,6 +15,7 @@ from .backups import BackupView, ModelView, QueueView, TraceView
 from .clinic import DoctorPanel
 from .components import Keys, close_widgets, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
+from .explainer import JudgePanel, MeaningPanel
 from .fields import FilesPanel, SettingsPanel
 from .inspect import BufferView
 from .kept_views import MomentsView, WeightTracesView
@@ -22,12 +23,13 @@ from .owner import Closed, asked_of
 from .timebar import StopsBar, TimeBar
 from .screen import Card, Screen
 from .return_views import ReturnsView
+from .term_views import TermsView
 from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
 from .views import ActionBars, EnvFrame, LearningCurve
 
 # %% ../../nbs/8_lab/853_page.ipynb #b49aa27d
-VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, ReturnsView, BackupView,
+VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, TermsView, ReturnsView, BackupView,
          TraceView, WeightTracesView, ModelView, QueueView, UpdateView, GradientView, MomentsView, TargetsView,
          BufferView)
 
@@ -253,6 +255,9 @@ class Furniture(Orders):
         self.timebar = TimeBar(player, self.order)
         self.stops = StopsBar(player)
         self.doctor = DoctorPanel(player, lambda: self.choice.who)
+        self.meaning = MeaningPanel(player, lambda: self.choice.who)
+        self.judge = JudgePanel(player, lambda: self.choice.who)
+        self.keys.on_number(self.meaning.ask)
         self.settings = []      # of who is looked at: a SettingsPanel, or nothing
         self.moved = False      # when the words were said last
         self.title = widgets.HTML("")
@@ -260,7 +265,7 @@ class Furniture(Orders):
         self.views = styled(widgets.HBox(), "rl-views")
         self.side = styled(widgets.VBox(), "rl-side")
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard]), "rl-bar")
-        asked = styled(widgets.HBox([self.stops.widget, self.doctor.look]), "rl-bar")
+        asked = styled(widgets.HBox([self.stops.widget, self.doctor.look, self.judge.widget]), "rl-bar")
         bars = [part.widget for part in (self.controls, self.timebar)]
         words = [part.widget for part in (self.status, self.complaint)]
         head = [top, *bars, asked, *words, self.toggles]
@@ -336,7 +341,7 @@ class Furnished(Furniture):
             card.view.ask = partial(look_through, self, card)
         switches = self.toggles.children
         self.toggles.children = toggles_for(self.cards, self.flip)
-        panels = [panel.widget for panel in (*self.settings, self.doctor, self.files)]
+        panels = [panel.widget for panel in (self.meaning, *self.settings, self.doctor, self.files)]
         self.side.children = [*panels, self.stops.deeds]
         self.arrange()
         for one in (*cards, *settings):

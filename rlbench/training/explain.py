@@ -16,11 +16,12 @@ from .meanings import explained
 from .runs import RunSettings
 from .setup import TrainerSettings
 
-# %% ../../nbs/6_training/685_explain.ipynb #16c43aac
+# %% ../../nbs/6_training/685_explain.ipynb #96cdb51b
 def config_of(algos): # {section: class}
     "The settings of a run and of some algorithms, as nobody has changed them"
     return Config(dict(trainer=TrainerSettings, run=RunSettings, **algos))
 
+# %% ../../nbs/6_training/685_explain.ipynb #7a7f299e
 def settings_table(sections):
     "Every setting of some sections"
     rows = [(setting.name, name, str(plain(setting.default)), setting.doc)

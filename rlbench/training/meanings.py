@@ -15,13 +15,14 @@ from ..core.config import Explanations
 from ..core.formulas import mathml
 from ..core.words import NAMES, ConfigError, unknown
 
-# %% ../../nbs/6_training/6375_meanings.ipynb #ecb41172
+# %% ../../nbs/6_training/6375_meanings.ipynb #32d24993
 def told_band(low, high):
     "Bounds, of which there may be one or none, in words"
     told = [f"at least {low:g}"] if low is not None else []
     if high is not None: told.append(f"at most {high:g}")
     return ", ".join(told) or "no bounds"
 
+# %% ../../nbs/6_training/6375_meanings.ipynb #039d2b72
 def shared_formulas(formula, by): # by: {algorithm: formula}
     "[(who, formula)]: the one of most, then those that are shared by some algorithms"
     groups = {}
