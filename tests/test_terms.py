@@ -92,7 +92,7 @@ def test_terms_that_lack_something_are_named_once_with_numbers():
     inner = run.env.envs[1]
     while not isinstance(inner, Termed): inner = inner.env
     inner.lost = .25
-    with pytest.warns(TermsDoNotAddUp, match="step 1 of the episode, environment 1: the reward is 1, and its terms "
+    with pytest.warns(TermsDoNotAddUp, match="environment 1, step 1 of its episode: the reward is 1, and its terms "
                                              "task 0.5, there 0.25 come to 0.75"):
         run.advance()
     with warnings.catch_warnings():
