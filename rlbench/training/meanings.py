@@ -6,6 +6,7 @@
 __all__ = ['MEANINGS', 'OPEN_ENDED', 'told_band', 'shared_formulas', 'Meaning', 'read_meanings', 'known_number', 'explained']
 
 # %% ../../nbs/6_training/6375_meanings.ipynb #fdd407fd
+import html
 import tomllib
 from dataclasses import dataclass, field
 from importlib import resources
@@ -67,8 +68,8 @@ class Meaning:
         return "\n".join([self.name, *(f"  {what:14s} {answer}" for what, answer in rows)])
 
     def _repr_html_(self):
-        formulas = [f"{'' if who == 'formula' else who}{mathml(tex)}" for who, tex in
-                    shared_formulas(self.formula, self.by)]
+        shown = shared_formulas(self.formula, self.by)
+        formulas = [("" if who == "formula" else html.escape(who)) + mathml(tex) for who, tex in shown]
         return "".join(formulas) + TextTable((self.name, ""), self.rows)._repr_html_()
 
 # %% ../../nbs/6_training/6375_meanings.ipynb #345ca12c
