@@ -16,6 +16,7 @@ HOMES = dict( # what can be had from here, and the module it lives in
     describe="core.batch",
     estimate="training.estimate",
     evaluate="training.evaluate",
+    explain="training.explain",
     load="training.trainer",
     make="envs.find",
     play="launch.commands",

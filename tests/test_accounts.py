@@ -245,7 +245,7 @@ def test_the_workbench_explains_the_last_update_and_any_before_it():
     wb.step("update", 20)
     held = wb.trainer.snapshot()
     event = wb.player.timeline.at
-    assert [wb.explain(number).number for number in (None, 3)] == [20, 3]
+    assert [wb.explain_update(number).number for number in (None, 3)] == [20, 3]
     panel = wb.page.explainer
     panel.look.click()
     assert same(wb.trainer.snapshot(), held) and wb.player.timeline.at == event
@@ -264,14 +264,14 @@ def test_the_panel_says_why_there_is_nothing_to_explain():
     wb.page.explainer.look.click()
     assert "rl-problem" in wb.page.explainer.said.value and "has made 0 updates" in wb.page.explainer.said.value
     with pytest.raises(ValueError, match="has made 0 updates"):
-        wb.explain()
+        wb.explain_update()
     wb.close()
 
 
 def test_it_explains_while_another_thread_plays():
     wb = rlbench.Workbench("CartPole-v1", "ppo", driver="thread", n_steps=16, batch_size=16, hidden=(8,), seed=0)
     wb.step("update", 5).play()
-    account = wb.explain()
+    account = wb.explain_update()
     wb.pause()
     assert account.number >= 5 and wb.trainer.learner.updates >= account.number
     wb.close()

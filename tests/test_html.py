@@ -17,6 +17,7 @@ from rlbench.core.settings import fields_of
 from rlbench.envs.find import check_env
 from rlbench.training.doctor import Diagnosis
 from rlbench.training.findings import Finding
+from rlbench.training.meanings import Meaning
 from rlbench.training.suggest import Suggestion, suggest
 from rlbench.training.trainer import Trainer
 
@@ -56,6 +57,7 @@ SHOWN = {
     Explanation: lambda: explanation(EVIL),
     Explanations: lambda: Explanations([explanation(EVIL)]),
     Suggestion: lambda: suggest(EvilWalk, seconds=.4),
+    Meaning: lambda: Meaning(*[EVIL] * 6, by={EVIL: "q"}),
     Diagnosis: lambda: Diagnosis(None, [Finding(EVIL, EVIL, EVIL, EVIL, 1., {})]),
 }
 

@@ -518,7 +518,7 @@ def test_two_pages_of_one_trainer_take_turns(bench):                            
         two.set(gamma=.5)
     one.pause()
     part(two, "step-step").click()
-    assert not complaint(two) and "steps <b>1</b>" in status(two)
+    assert not complaint(two) and "steps</button> <b>1</b>" in status(two)
 
 
 def test_a_closed_page_says_so_to_a_key(bench):                                         # noqa: F811

@@ -79,6 +79,11 @@ class Episodes:
     def mean_length(self):
         return float(np.mean([one.length for one in self.finished])) if self.finished else math.nan
 
+    @property
+    def numbers(self):
+        "What metrics tell of them"
+        return dict(episodes=self.total, mean_return=self.mean_return, mean_length=self.mean_length)
+
     def __repr__(self):
         means = f"mean return {self.mean_return:.1f}, mean length {self.mean_length:.1f}"
         return f"Episodes({self.total} finished, {means} over the last {len(self.finished)})"
@@ -95,11 +100,12 @@ class Episodes:
 # %% ../../nbs/1_envs/101_env.ipynb #407f76db
 class Counting:
     "Steps and episodes so far; whoever counts has `behaviours`, {name: Spec}"
+    episodes_kind = Episodes
 
     def count_anew(self):
         "Forget all steps and episodes so far"
         self.steps = 0
-        self.episodes = {name: Episodes(spec.num_envs, name) for name, spec in self.behaviours.items()}
+        self.episodes = {name: self.episodes_kind(spec.num_envs, name) for name, spec in self.behaviours.items()}
 
     def counts(self):
         "Steps and episodes so far, as a state tree"

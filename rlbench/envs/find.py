@@ -29,6 +29,7 @@ from .place import check_copyable, place
 from .registration import TEAMS, register_all
 from .replays import find_way_back, random_actor
 from .stacks import Stacked
+from .terms import hear_terms
 from .teams import TeamList, teams_of
 
 # %% ../../nbs/1_envs/105_find.ipynb #34444c3f
@@ -156,7 +157,7 @@ def is_all_known(vec):
     return all(map(is_known, [vec, *vec.opened]))
 
 def try_ways(vec, make_another):
-    "Find out how a vector goes back, with two others; nothing where there are none: the run itself will tell"
+    "Find out how a vector goes back and what it tells of rewards, with two others; nothing where there are none"
     with contextlib.ExitStack() as opened:
         two = []
         for _ in range(2):
@@ -164,6 +165,7 @@ def try_ways(vec, make_another):
             except Exception: return
             opened.callback(two[-1].close)
         find_way_back(vec, *two)
+        hear_terms(vec, two[0])
 
 # %% ../../nbs/1_envs/105_find.ipynb #46816bc5
 class Source:
@@ -253,6 +255,7 @@ class Ready:
         try: two = [another(vec) for _ in range(2)]
         except EnvProblem: two = [vec, vec]
         find_way_back(vec, *two)
+        hear_terms(vec, two[0])
 
 # %% ../../nbs/1_envs/105_find.ipynb #a855e729
 def no_source(env):

@@ -14,7 +14,7 @@ from time import perf_counter
 
 import ipywidgets as widgets
 
-from .components import styled
+from .components import number_button, styled
 
 # %% ../../nbs/8_lab/851_controls.ipynb #abd978b3
 def count_text(x):
@@ -88,7 +88,7 @@ class Speedometer:
 def status_html(owner, who, speed):
     "The words of a run and its counters, for the page"
     words = html.escape(summary(owner))
-    counts = [f"{name} <b>{count}</b>" for name, count in counters(owner.trainer, who)]
+    counts = [f"{number_button(name)} <b>{count}</b>" for name, count in counters(owner.trainer, who)]
     if speed: counts.append(f"<b>{speed:,.0f}</b> steps a second")
     if owner.pace:
         counts.append(f"at most {owner.pace:g} event{'s' * (owner.pace != 1)} a second")

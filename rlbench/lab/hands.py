@@ -307,10 +307,10 @@ class Hands(Keeping):
         "One environment step in which the first environment takes this action"
         return self.arrived(self.player.ask(lambda: act_by_hand(self.player, who, act)))
 
-    def explain(self, update=None, who=None):
+    def explain_update(self, update=None, who=None):
         "Each row of an update by its number (None: the last), with numbers and where it went -> Account"
         return self.waited(self.player.look(lambda trainer: explain_update(self.player.timeline, update, who)))
 
     def evaluate(self, **how):
-        "Returns of the greedy policy on fresh environments -> Evaluation; arguments as for `evaluate`"
+        "Returns of the policy, greedy if not told otherwise, on fresh environments -> Evaluation; as `evaluate`"
         return self.waited(self.player.look(lambda trainer: evaluate(trainer, **how)))

@@ -58,6 +58,11 @@ function adopt(root, model, signal) {
     event.stopPropagation();
     model.send({ pressed: what });
   }, { signal });
+  for (const kind of ["pointerdown", "click"])                 // words are written anew all the time: a click may lose its button halfway
+    root.addEventListener(kind, (event) => {
+      const number = event.target.closest("button.rl-number");
+      if (number && (kind === "pointerdown" || event.detail === 0)) model.send({ number: number.textContent });
+    }, { signal });
   root.addEventListener("click", (event) => {                  // a mouse click on a button must not take the keys away: Space would press it again
     if (event.detail > 0 && event.target.closest("button.jupyter-button")) root.focus({ preventScroll: true });
   }, { signal });

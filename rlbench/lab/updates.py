@@ -7,15 +7,17 @@ __all__ = ['draw_parts', 'draw_rows_used', 'update_text', 'UpdateView', 'layer_n
            'sorted_rows', 'TargetsView']
 
 # %% ../../nbs/8_lab/832_updates.ipynb #1f982804
+import ipywidgets as widgets
 import numpy as np
 
 from ..algos.algorithm import Algorithm
 from ..core.batch import Batch, as_numpy
-from .components import TransitionTable, styled
+from .components import TransitionTable, number_button, styled
 from .drawing import BLUE, GREEN, ORANGE, Sheet, draw_histogram, draw_horizontal_bars, short
 from .inspect import action_words, is_held
 from .views import View, in_words
 from ..training.learner import FlatGroup
+from ..training.rule import learner_row
 
 # %% ../../nbs/8_lab/832_updates.ipynb #73a3c65f
 def part_box(i, n):
@@ -76,7 +78,13 @@ class UpdateView(View):
     "Parts of the last losses, and the rows that they were made from"
     name = "update"
     title = "Last update"
-    help = "histograms of what the loss named; the strip shows which stored rows were used"
+    help = ("histograms of what the loss named; the strip shows which stored rows were used; a click on a name says "
+            "what it means")
+
+    def __init__(self, trainer, who):
+        super().__init__(trainer, who)
+        self.names = styled(widgets.HTML(""), "rl-numbers")
+        self.widget = widgets.VBox([self.image, self.names])
 
     @classmethod
     def fits(cls, trainer, who):
@@ -94,6 +102,7 @@ class UpdateView(View):
         if last.index is not None:
             draw_rows_used(sheet, learner.memory, as_numpy(last.index))
         self.said = update_text(learner)
+        self.names.value = " ".join(map(number_button, learner_row(learner, "")))
         self.show(sheet.image, moving)
 
 # %% ../../nbs/8_lab/832_updates.ipynb #241dce9e

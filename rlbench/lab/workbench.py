@@ -49,6 +49,11 @@ class Looking(Hands):
         "Why whoever is shown does not learn -> Diagnosis; the page shows it as well"
         return self.waited(self.page.doctor.examine())
 
+    def explain(self, name):
+        "What a setting or a number of whoever is shown means -> Explanations; the page shows it as well"
+        found, _ = self.waited(self.page.meaning.ask(name))
+        return found
+
 # %% ../../nbs/8_lab/86_workbench.ipynb #ec47b7a1
 class Workbench(Looking):
     "A run in your hands"

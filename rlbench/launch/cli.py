@@ -98,6 +98,7 @@ RUN = {
 SEEDED = RUN | {"--seed": dict(type=number(int, 0), default=1, help="of the fresh environments")}
 EVALUATE = SEEDED | {
     "--episodes": dict(type=number(int, 1), default=100, help="how many, all of which count"),
+    "--as-trained": dict(action="store_true", help="as it acts in training, instead of greedily"),
     "--json": dict(action="store_true", help="for programs"),
 }
 ESTIMATE = RUN | {
@@ -132,8 +133,8 @@ LAB = {
     "--notebook": dict(default="workbench.ipynb", help="made if it does not exist"),
 }
 EXPLAIN = {
-    "algo": dict(help="name of an algorithm"),
-    "setting": dict(nargs="?", help="all about one setting"),
+    "name": dict(help="an algorithm, a setting, or a number of a run such as kl"),
+    "what": dict(nargs="?", help="a setting or a number, of the algorithm that is named before"),
 }
 TABLES = dict( # command: (what it does, its arguments)
     train=("train an algorithm on an environment", TRAIN),
@@ -144,7 +145,7 @@ TABLES = dict( # command: (what it does, its arguments)
     suggest=("try an environment, and say which algorithms to begin with", SUGGEST),
     lab=("open the workbench in JupyterLab", LAB),
     algorithms=("list the algorithms", {}),
-    explain=("what a setting means, its default and range", EXPLAIN),
+    explain=("what a setting or a number of a run means", EXPLAIN),
 )
 
 # %% ../../nbs/9_launch/91_cli.ipynb #b760c4d5

@@ -7,8 +7,8 @@ __all__ = ['FLAGS', 'KINDS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 
            'by_behaviour', 'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation',
            'text_of_evaluation', 'named_trainer', 'run_evaluate', 'run_estimate', 'drawn', 'frames_of', 'kind_of_film',
            'write_animation', 'play', 'run_play', 'run_record', 'handles', 'spaces_text', 'notebook_of', 'row_about',
-           'overview', 'kind_of', 'run_algorithms', 'settings_table', 'run_explain', 'run_suggest', 'bench_notebook',
-           'run_lab', 'tell_line', 'carry_out']
+           'overview', 'kind_of', 'run_algorithms', 'run_explain', 'run_suggest', 'bench_notebook', 'run_lab',
+           'tell_line', 'carry_out']
 
 # %% ../../nbs/9_launch/90_commands.ipynb #2fa4d380
 import importlib.util
@@ -23,12 +23,11 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 
-from ..algos.algorithm import algorithms, get
+from ..algos.algorithm import algorithms
 from ..buffers.datasets import digest, returns_in
 from ..buffers.recordings import check_new, read_memory, write_memory
 from ..core.batch import TextTable
-from ..core.config import Config
-from ..core.settings import fields_of, fits, parse_value, plain, whole_number
+from ..core.settings import fields_of, fits, parse_value, whole_number
 from ..core.spaces import SpaceProblem, Spec
 from ..core.state import FileProblem, Streams, write_atomically, write_text
 from ..core.words import ConfigError, path_of
@@ -37,10 +36,9 @@ from ..envs.find import make
 from ..envs.place import why_no_picture
 from ..training.estimate import estimate
 from ..training.evaluate import evaluate
+from ..training.explain import explain
 from ..training.checkpoints import RunProblem, find_run, newest, trainer_of
 from ..training.record import chosen_one, record
-from ..training.runs import RunSettings
-from ..training.setup import TrainerSettings
 from ..training.suggest import suggest
 from ..training.train import agree, train
 from ..training.trainer import load, torch_threads
@@ -121,7 +119,7 @@ def named_trainer(args):
     return load(find_run(args.run, args.folder, args.best), env=args.env, fresh_episodes=True)
 
 def run_evaluate(args):
-    found = evaluate(named_trainer(args), args.episodes, args.seed)
+    found = evaluate(named_trainer(args), args.episodes, args.seed, greedy=not args.as_trained)
     print(json.dumps(numbers_of_evaluation(found)) if args.json else text_of_evaluation(found))
     return 0
 
@@ -293,15 +291,8 @@ def run_algorithms(args):
     return 0
 
 # %% ../../nbs/9_launch/90_commands.ipynb #012f226e
-def settings_table(sections):
-    "Every setting of some sections"
-    rows = [(setting.name, name, str(plain(setting.default)), setting.doc)
-            for name, cls in sections.items() for setting in fields_of(cls)]
-    return TextTable(("setting", "section", "default", "what it is"), rows)
-
 def run_explain(args):
-    config = Config(dict(trainer=TrainerSettings, run=RunSettings, agent=get(args.algo)))
-    print(config.explain(args.setting) if args.setting else settings_table(config.sections))
+    print(explain(args.name) if args.what is None else explain(args.what, args.name))
     return 0
 
 # %% ../../nbs/9_launch/90_commands.ipynb #f1c23b20

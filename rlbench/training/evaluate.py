@@ -12,7 +12,7 @@ from math import ceil
 
 import numpy as np
 
-from ..core.settings import whole_number
+from ..core.settings import check_flags, whole_number
 from ..envs.env import Ended, EnvProblem
 from ..envs.find import find
 from .checkpoints import trainer_of
@@ -112,15 +112,17 @@ def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or f
              episodes=100, # how many, all of which count
              seed=1,       # of the evaluation's own environments
              num_envs=10,  # environments side by side; each plays episodes / num_envs, rounded up
-             longest=10_000): # steps after which an episode is cut, for tasks without a time limit
-    "Returns of the greedy policy on fresh environments -> Evaluation; of several behaviours {name: Evaluation}"
+             longest=10_000, # steps after which an episode is cut, for tasks without a time limit
+             greedy=True): # False: those who learn act as they do in training, and try things out
+    "Returns of the policy on fresh environments -> Evaluation; of several behaviours {name: Evaluation}"
     trainer = trainer_of(trainer)
     episodes = whole_number("evaluate: episodes", episodes, low=1)
     num_envs = min(whole_number("evaluate: num_envs", num_envs, low=1), episodes)
     longest = whole_number("evaluate: longest", longest, low=1)
+    check_flags(greedy=greedy)
     begin, actors = visitors(trainer, whole_number("evaluate: seed", seed))
     with contextlib.closing(find(trainer.source, trainer.env_settings).vector(num_envs, native=False)) as env:
         share = ceil(episodes / env.num_envs)             # a vector from outside has as many as it has
-        played = play_to_end(env, env.reset(begin), actors, trainer.learners, share, longest)
+        played = play_to_end(env, env.reset(begin), actors, trainer.learners if greedy else {}, share, longest)
     found = {name: one.counted(share) for name, one in played.items()}
     return found if len(found) > 1 else next(iter(found.values()))

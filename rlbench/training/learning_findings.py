@@ -23,6 +23,7 @@ from ..policies.networks import Perceptron
 from .actor import to_tensors
 from .evidence import episodes_of, known_returns
 from .findings import Finding
+from .meanings import MEANINGS
 
 # %% ../../nbs/6_training/639_learning_findings.ipynb #b9c82031
 def default_of(algo, name):
@@ -273,10 +274,11 @@ def blind_critic(evidence):
     values = beliefs(evidence, evidence.exploring.obs)
     if values is None or len(which) < 100: return None
     explained = float(explained_variance(torch.as_tensor(values[which]), torch.as_tensor(ret)))
-    if not explained < -.5: return None
+    why = MEANINGS["explained_variance"].beyond(explained)
+    if not why: return None
     return Finding(
         "blind_critic", f"values explain {explained:.2f} of the variance of returns; 1 is all, 0 is that of a constant",
-        "advantages are noise where the critic knows nothing",
+        why,
         "a larger vf_coef or critic_lr, normalised observations, more steps",
         weight=.35, changes={},
         numbers={"value": values[which], "return": ret})
@@ -312,11 +314,12 @@ def settled_early(evidence):
     if probs is None or probs.shape[-1] < 2 or not evidence.learner.updates:
         return None
     share = entropy_share(probs).mean()
-    if share > .05 or not no_better(evidence): return None
+    why = MEANINGS["ent_share"].beyond(share)
+    if not why or not no_better(evidence): return None
     return Finding(
         "settled_early", f"the entropy of the policy is {100 * share:.1f} % of its largest, and returns are no "
         "better than those of chance",
-        "what is never tried again is never learned to be better",
+        why,
         "a larger ent_coef, a smaller learning rate",
         weight=.75, changes=back_to_default(evidence, "ent_coef", "lr"),
         numbers={"share of the largest entropy": entropy_share(probs)})
@@ -388,11 +391,12 @@ def dead_units(evidence):
 def too_far(evidence):
     "The policy moves too far in one iteration"
     kl = evidence.metric("kl")[-5:]
-    if not len(kl) or not evidence.algo.on_policy or np.median(kl) < .1:
-        return None
+    if not len(kl) or not evidence.algo.on_policy: return None
+    why = MEANINGS["kl"].beyond(np.median(kl))
+    if not why: return None
     return Finding(
         "too_far", f"the policy moves by a KL of {np.median(kl):.3g} in an update",
-        "steps were judged by a policy that is no longer there, and the next rollout may come from a ruin",
+        why,
         "a smaller learning rate, fewer epochs, larger minibatches",
         weight=.65, changes=back_to_default(evidence, "lr", "n_epochs", "batch_size", "clip_range"),
         numbers={"kl": evidence.metric("kl")})
@@ -405,10 +409,11 @@ def clipped_away(evidence):
     if last is None or clip_range is None or "ratio" not in last.parts:
         return None
     share = float((np.abs(as_numpy(last.parts.ratio) - 1) > clip_range).mean())
-    if share < .5: return None
+    why = MEANINGS["clip_share"].beyond(share)
+    if not why: return None
     return Finding(
         "clipped_away", f"{100 * share:.0f} % of the rows of the last update were beyond the clip range",
-        "these rows push nowhere any more, so most of the work is for nothing",
+        why,
         "a smaller learning rate, fewer epochs, a larger clip_range",
         weight=.5, changes=back_to_default(evidence, "lr", "n_epochs", "clip_range"),
         numbers={"ratio": as_numpy(last.parts.ratio).ravel()})

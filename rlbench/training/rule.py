@@ -154,8 +154,7 @@ def metrics_row(run):
     row = dict(steps=run.steps, updates=run.updates)
     for name, episodes in run.env.episodes.items():
         mark = "" if single else f"{name}/"
-        row |= {f"{mark}episodes": episodes.total, f"{mark}mean_return": episodes.mean_return,
-                f"{mark}mean_length": episodes.mean_length}
+        row |= {f"{mark}{what}": number for what, number in episodes.numbers.items()}
     for name, learner in run.learners.items():
         check_weights(learner)
         row |= learner_row(learner, "" if single else f"{name}/")

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RunSettings', 'unit_of', 'crossed', 'finite', 'as_csv', 'MetricsFiles', 'Status', 'mark_of', 'found_by_name',
-           'evaluation_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'Shortfall', 'standing', 'best_file',
-           'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until', 'take_up']
+           'steps_of', 'evaluation_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'Shortfall', 'standing',
+           'best_file', 'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until', 'take_up']
 
 # %% ../../nbs/6_training/67_runs.ipynb #1cf0b57b
 import csv
@@ -16,6 +16,7 @@ import time
 import warnings
 from collections import Counter
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,8 @@ class RunSettings:
     eval_every: int | None = hp(None, "environment steps (or updates) between two greedy evaluations; none: 10,000, "
                                       "and as seldom as they are a tenth of all steps; 0: no evaluation, and the best "
                                       "is the best in training", up="evaluation takes long", low=0, live=False)
-    eval_episodes: int = hp(10, "episodes in an evaluation", up="returns vary", low=1, high=1_000_000, live=False)
+    eval_episodes: int = hp(10, "greedy episodes in an evaluation; half as many more are played as in training",
+                            up="returns vary", low=1, high=1_000_000, live=False)
     tensorboard: bool = hp(False, "also write TensorBoard event files", live=False)
 
 # %% ../../nbs/6_training/67_runs.ipynb #6a378098
@@ -146,15 +148,22 @@ def found_by_name(trainer, found):
     "{behaviour: Evaluation} of what `evaluate` gave, which is a bare one of a single behaviour"
     return found if isinstance(found, dict) else dict.fromkeys(trainer.actors, found)
 
-def evaluation_row(trainer, found):
-    "An evaluation as a row of metrics"
+def steps_of(trainer, found):
+    "Steps that an evaluation took"
+    return max(int(one.lengths.sum()) for one in found_by_name(trainer, found).values())
+
+def evaluation_row(trainer, found, tried): # evaluations of greedy and of exploring play
+    "They as a row of metrics"
     row = dict(steps=trainer.steps, updates=trainer.updates)
+    exploring = found_by_name(trainer, tried)
     for who, one in found_by_name(trainer, found).items():
         mark = mark_of(trainer, who)
         row[f"{mark}eval_mean"] = one.mean
         row[f"{mark}eval_std"] = one.std
         row[f"{mark}eval_length"] = float(one.lengths.mean())
-    row["eval_steps"] = max(int(one.lengths.sum()) for one in found_by_name(trainer, found).values())
+        row[f"{mark}explore_mean"] = exploring[who].mean
+        row[f"{mark}explore_std"] = exploring[who].std
+    row["eval_steps"] = steps_of(trainer, found) + steps_of(trainer, tried)
     return row
 
 # %% ../../nbs/6_training/67_runs.ipynb #007140dd
@@ -249,7 +258,7 @@ def evaluation_due(run, trainer, before, now):
     if every is not None: return every and crossed(before, now, every)
     if not crossed(before, now, 10_000): return False
     lengths = [episodes.mean_length for episodes in trainer.env.episodes.values()]
-    expected = max(run.settings.eval_episodes * max(lengths), *run.evaluations[-1:], 0)
+    expected = max(1.5 * run.settings.eval_episodes * max(lengths), *run.evaluations[-1:], 0)
     return run.unit == "updates" or sum(run.evaluations) + expected <= now / 10
 
 # %% ../../nbs/6_training/67_runs.ipynb #9b9150f0
@@ -295,9 +304,10 @@ class RunFolder:
         if self.events: draw_row(self.events, row, self.unit)
 
     def evaluate(self, trainer):
-        "A greedy evaluation, as a row of metrics; everybody's best is kept"
+        "How well it plays, greedily and half as often as in training, as a row of metrics; everybody's best is kept"
         found = tell_evaluation(trainer, self.settings.eval_episodes, self.hooks)
-        row = evaluation_row(trainer, found)
+        tried = evaluate(trainer, ceil(self.settings.eval_episodes / 2), greedy=False)
+        row = evaluation_row(trainer, found, tried)
         self.evaluations.append(row["eval_steps"])
         self.write(row)
         for who, one in found_by_name(trainer, found).items():

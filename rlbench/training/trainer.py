@@ -20,6 +20,7 @@ from .action_scale import action_scale
 from .actor import Policy
 from .checks import check_state, rehearse
 from .doctor import diagnose
+from .meanings import explained
 from .interrupts import StopOnInterrupt, Undivided
 from .rule import UNITS
 from .setup import (as_told, cast_for, change, check_complete, check_scale, checked_config,
@@ -144,8 +145,12 @@ class Explained(Stepwise):
     "A run that says what its settings mean, and what is wrong with it"
 
     def explain(self, key):
-        "What a setting means and who set it; of action_scale, how networks' outputs become actions"
-        return action_scale(self.actors) if key == "action_scale" else self.config.explain(key)
+        "What a setting or a number means; of action_scale, how networks' outputs become actions"
+        if key == "action_scale": return action_scale(self.actors)
+        who = key.rpartition("/")[0]
+        actors = [self.actors[who]] if who in self.actors else self.actors.values()
+        found = explained(self.config, key, [actor.algo.name for actor in actors])
+        return found[0] if len(found) == 1 else found
 
     def diagnose(self, who=None,  # behaviour, where several learn
                  steps=1000,      # of each of three recordings, at most

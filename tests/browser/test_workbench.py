@@ -465,3 +465,19 @@ def test_a_fork_keeps_up_and_is_taken_in_hand(lab):
     assert lab.ask("print(wb.trainer.learner.settings.lr)") == "0.05"
     page.locator(".rl-drop").click()
     page.locator(".rl-forks-panel").wait_for(state="hidden")
+
+
+def test_a_number_explains_itself_where_it_is_clicked(lab):
+    page = start(lab, CARTPOLE)
+    answer = page.locator(".rl-meaning")
+    assert not answer.is_visible()
+    page.locator(".rl-step-iteration").click()
+    page.locator(".rl-status", has_text="updates 16").wait_for()
+    page.locator(".rl-numbers").get_by_text("kl", exact=True).click()
+    answer.locator("math mfrac, math mi").first.wait_for()
+    assert "at most 0.1" in answer.inner_text() and "now " in answer.inner_text()
+    shot(page, "number-explained")
+    page.locator(".rl-counts").get_by_text("mean return", exact=True).click()
+    answer.get_by_text("undiscounted").wait_for()
+    page.locator(".rl-meaning-close").click()
+    answer.wait_for(state="hidden")
