@@ -16,9 +16,11 @@ from .clinic import DoctorPanel
 from .components import Keys, close_widgets, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
 from .fields import FilesPanel, SettingsPanel
+from .hindsight_view import HindsightView
 from .inspect import BufferView
 from .kept_views import MomentsView, WeightTracesView
 from .owner import Closed, asked_of
+from .pins_view import PinsView
 from .timebar import StopsBar, TimeBar
 from .screen import Card, Screen
 from .return_views import ReturnsView
@@ -27,9 +29,9 @@ from .value_views import GridValues, ValueSurface, ValueTrace
 from .views import ActionBars, EnvFrame, LearningCurve
 
 # %% ../../nbs/8_lab/853_page.ipynb #b49aa27d
-VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, ReturnsView, BackupView,
-         TraceView, WeightTracesView, ModelView, QueueView, UpdateView, GradientView, MomentsView, TargetsView,
-         BufferView)
+VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, HindsightView, ReturnsView,
+         BackupView, TraceView, WeightTracesView, ModelView, QueueView, UpdateView, GradientView, MomentsView, PinsView,
+         TargetsView, BufferView)
 
 # %% ../../nbs/8_lab/853_page.ipynb #6df903a6
 def kinds_called(name):
@@ -228,8 +230,9 @@ class Orders(Screen):
 def look_through(page, card, function):
     "A view's own control was used: its turn comes between two events"
     def turn():
-        function(page.player.trainer)
+        others_show_it = function(page.player.trainer)
         card.tell()
+        if others_show_it: page.player.stale = True
 
     def answered(asked):
         problem = asked.exception()

@@ -17,6 +17,7 @@ from ..core.words import unknown
 from .breakpoints import Breakpoints
 from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
+from .pins import pass_pins
 from .timeline import Timeline
 from ..training.trainer import load, torch_threads
 
@@ -354,8 +355,10 @@ class Rememberer(Stepper):
 
     def adopt(self, trainer, lines=None, file=None):
         "From now on another trainer, and a timeline of what happens to it; as for Timeline"
+        if self.timeline:
+            self.timeline.close()
+            pass_pins(self.trainer, trainer)
         super().adopt(trainer)
-        if self.timeline: self.timeline.close()
         self.timeline = Timeline(trainer, lines, file)
 
     def glance(self):
