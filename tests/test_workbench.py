@@ -211,8 +211,9 @@ def test_keys(bench):
     assert wb.player.state == "paused"
 
 
-DEEP = {"curve", "frame", "values", "actions", "update", "gradients", "targets", "buffer"}
-TABLE = {"curve", "frame", "values", "actions", "backup", "update", "targets", "buffer"}
+DEEP = {"curve", "frame", "values", "actions", "update", "gradients", "targets", "buffer", "pins",
+        "hindsight"}
+TABLE = {"curve", "frame", "values", "actions", "backup", "update", "targets", "buffer", "pins", "hindsight"}
 CASES = [
     ("CartPole-v1", "ppo", DEEP),
     ("CartPole-v1", "dqn", DEEP),

@@ -12,8 +12,7 @@ import ipywidgets as widgets
 
 from .accounts import explain_update, in_order
 from .backups import draw_tree, trimmed
-from .components import TransitionTable, styled
-from .controls import button
+from .components import TransitionTable, button, styled
 from .drawing import Sheet, encode_image
 from .fields import caption_html, outcome_html, panel
 

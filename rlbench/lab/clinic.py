@@ -15,8 +15,8 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from .components import close_widgets, styled
-from .controls import button, captioned
+from .components import button, close_widgets, styled
+from .controls import captioned
 from .drawing import BLUE, ORANGE
 from .fields import caption_html, outcome_html, panel
 from .figures import prepare_axes

@@ -8,8 +8,7 @@ __all__ = ['EPISODES_SHOWN', 'name_in_run', 'told_now', 'MeaningPanel', 'both_wa
 # %% ../../nbs/8_lab/8528_explainer.ipynb #0b716a43
 import ipywidgets as widgets
 
-from .components import styled
-from .controls import button
+from .components import button, styled
 from .fields import caption_html, outcome_html, panel
 from .owner import asked_of
 from ..training.evaluate import evaluate

@@ -12,8 +12,8 @@ import ipywidgets as widgets
 
 from ..core.schedules import Schedule
 from ..core.settings import fields_of, parse_value, plain
-from .components import close_widgets, styled
-from .controls import button, captioned
+from .components import button, close_widgets, styled
+from .controls import captioned
 from .owner import asked_of
 
 # %% ../../nbs/8_lab/852_fields.ipynb #4bbdace2

@@ -17,8 +17,8 @@ from matplotlib.ticker import EngFormatter
 
 from ..core.settings import parse_value
 from .compare import choices_differ, settings_apart, values_apart, weights_apart
-from .components import StateGrid, close_widgets, styled
-from .controls import button, captioned
+from .components import StateGrid, button, close_widgets, styled
+from .controls import captioned
 from .drawing import BLUE, DIVERGING, GREEN, ORANGE, Sheet, colour, draw_horizontal_bars, short
 from .fields import panel
 from .figures import Picture, cover

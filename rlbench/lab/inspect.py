@@ -20,6 +20,7 @@ from ..core.words import NAMES
 from ..envs.actions import action_names
 from .components import TransitionTable, styled
 from .drawing import encode_image, short
+from .pins import FromHere
 from .views import View, in_words
 from ..training.actor import to_tensors
 
@@ -151,17 +152,20 @@ def told_transition(trainer, who, row):
 class TransitionView:
     "One stored transition: numbers, pictures, TD error"
 
-    def __init__(self, who):
+    def __init__(self, who, ask): # ask(f): f(trainer) when there is time
         self.who = who
         self.row = None
+        self.obs = None     # of that row
         self.words = widgets.HTML("")
         self.frames = [self.frame(name) for name in ("state", "next")]
         self.boxes = []
         for words, frame in zip(("state", "next state"), self.frames):
             caption = widgets.HTML(f"<span class='rl-caption'>{words}</span>")
             self.boxes.append(widgets.VBox([caption, frame]))
-        box = widgets.HBox([self.words, *self.boxes], layout=dict(display="none"))
-        self.widget = styled(box, "rl-transition", "rl-row")
+        self.here = FromHere(who, lambda trainer: self.obs, ask)
+        row = styled(widgets.HBox([self.words, *self.boxes]), "rl-row")
+        box = widgets.VBox([row, self.here.widget], layout=dict(display="none"))
+        self.widget = styled(box, "rl-transition")
 
     def frame(self, name):
         "Room for a picture"
@@ -177,6 +181,8 @@ class TransitionView:
         told = told_transition(trainer, self.who, row)
         self.row = int(row)
         cells = trainer.learners[self.who].memory.gather(np.array([row]))[0]
+        self.obs = cells.obs
+        self.here.clear()
         for box, obs in zip(self.boxes, (cells.obs, cells.next_obs)):
             self.paint(trainer.env, box, obs)
         self.words.value = facts_html(told)               # words last: who reads them sees their pictures
@@ -208,7 +214,7 @@ class BufferView(View):
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
         self.table = styled(TransitionTable(orders=ORDERS, label="stored transitions"), "rl-buffer-table")
-        self.transition = TransitionView(who)
+        self.transition = TransitionView(who, lambda look: self.ask(look))
         self.table.on_ask(lambda: self.ask(self.fill))
         self.table.on_open(self.wanted)
         self.widget = widgets.VBox([self.table, self.transition.widget])

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['VIEWS', 'chosen_views', 'Complaint', 'KeptPicture', 'Counter', 'Page']
 
-# %% ../../nbs/8_lab/853_page.ipynb #f4faa8a9
+# %% ../../nbs/8_lab/853_page.ipynb #0b0dd82c
 import html
 from functools import partial
 
@@ -19,9 +19,11 @@ from .controls import Clock, Controls, StatusLine, counters, summary
 from .explainer import JudgePanel, MeaningPanel
 from .fields import FilesPanel, SettingsPanel
 from .fork_views import ForksPanel, fork_views
+from .hindsight_view import HindsightView
 from .inspect import BufferView
 from .kept_views import MomentsView, WeightTracesView
 from .owner import Closed, asked_of
+from .pins_view import PinsView
 from .term_views import TermsView
 from .timebar import StopsBar, TimeBar
 from .screen import Card, Screen
@@ -30,10 +32,10 @@ from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
 from .views import ActionBars, EnvFrame, LearningCurve
 
-# %% ../../nbs/8_lab/853_page.ipynb #b49aa27d
-VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, TermsView, ReturnsView, BackupView,
-         TraceView, WeightTracesView, ModelView, QueueView, UpdateView, GradientView, MomentsView, TargetsView,
-         BufferView)
+# %% ../../nbs/8_lab/853_page.ipynb #b2857426
+VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, TermsView, HindsightView,
+         ReturnsView, BackupView, TraceView, WeightTracesView, ModelView, QueueView, UpdateView, GradientView,
+         MomentsView, PinsView, TargetsView, BufferView)
 
 # %% ../../nbs/8_lab/853_page.ipynb #6df903a6
 def kinds_called(name):
@@ -228,12 +230,13 @@ class Orders(Screen):
         if problem and not isinstance(problem, Closed):
             self.complain(str(problem), self.player.error, passing=True)
 
-# %% ../../nbs/8_lab/853_page.ipynb #94920dfa
+# %% ../../nbs/8_lab/853_page.ipynb #e6a28e64
 def look_through(page, card, function):
     "A view's own control was used: its turn comes between two events"
     def turn():
-        function(page.player.trainer)
+        others_show_it = function(page.player.trainer)
         card.tell()
+        if others_show_it: page.player.stale = True
 
     def answered(asked):
         problem = asked.exception()

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['DRIVERS', 'branched', 'Rememberer', 'Player', 'this_cell', 'only_one']
 
-# %% ../../nbs/8_lab/841_player.ipynb #d01160e8
+# %% ../../nbs/8_lab/841_player.ipynb #3e1f8955
 import atexit
 import sys
 import threading
@@ -18,6 +18,7 @@ from .breakpoints import Breakpoints
 from .forks import Forks
 from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
+from .pins import pass_pins
 from .timeline import Timeline
 from ..training.trainer import load, torch_threads
 
@@ -352,7 +353,7 @@ def branched(timeline, to, n, changes):
     change = [f"trainer.set({keyword_text(changes)})"] if changes else []
     return twin, timeline.script(timeline.path_to(to, n)) + change
 
-# %% ../../nbs/8_lab/841_player.ipynb #9ec8be0c
+# %% ../../nbs/8_lab/841_player.ipynb #f2c05275
 def branch_off(player, name, changes):
     "A fork that keeps up with the run in hand from here on -> Relative"
     timeline = player.timeline
@@ -376,10 +377,11 @@ def gone_over(player, name):
     former.ours = player.opened is former.trainer
     player.opened = chosen.trainer if chosen.ours else None
     chosen.ours = False
+    pass_pins(former.trainer, chosen.trainer)
     Owner.adopt(player, chosen.trainer)
     player.screen.take(chosen.trainer)
 
-# %% ../../nbs/8_lab/841_player.ipynb #3943d09b
+# %% ../../nbs/8_lab/841_player.ipynb #20011e0f
 class Rememberer(Stepper):
     "A stepper that remembers what happened and what was done, stops where it was told to, and has forks"
     forks = None
@@ -390,8 +392,10 @@ class Rememberer(Stepper):
 
     def adopt(self, trainer, lines=None, file=None):
         "From now on another trainer, and a timeline of what happens to it; as for Timeline"
+        if self.forks:
+            self.forks.close()
+            pass_pins(self.trainer, trainer)
         super().adopt(trainer)
-        if self.forks: self.forks.close()
         self.forks = Forks(Timeline(trainer, lines, file))
 
     @property

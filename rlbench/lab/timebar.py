@@ -12,8 +12,8 @@ from functools import partial
 import ipywidgets as widgets
 
 from .breakpoints import names_for
-from .components import close_widgets, styled
-from .controls import button, captioned
+from .components import button, close_widgets, styled
+from .controls import captioned
 from .fields import caption_html
 from .timeline import UNIT_BITS
 

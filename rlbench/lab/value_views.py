@@ -21,6 +21,7 @@ from ..envs.tabular import action_values, evaluate_policy, model_of, solve
 from .components import StateGrid, styled
 from .drawing import BLUE, ORANGE, colour, short, span_of
 from .figures import Picture, cover
+from .pins import FromHere
 from .views import View, answers, state_values
 from .worlds import Layout, best_marks, grid_image
 
@@ -197,7 +198,16 @@ def rename(pick, options):
     pick.options = options
     pick.index = at
 
-# %% ../../nbs/8_lab/821_value_views.ipynb #b166ce86
+# %% ../../nbs/8_lab/821_value_views.ipynb #cce40751
+def side_by_side(menus, grids, changed):
+    "Menus above grids; `changed(change)` when something is chosen or clicked"
+    for pick in menus: pick.observe(changed, "value")
+    for grid in grids: grid.observe(changed, "selected")
+    wide = dict(flex="1 1 260px", max_width="402px")
+    columns = [widgets.VBox(pair, layout=wide) for pair in zip(menus, grids)]
+    return styled(widgets.HBox(columns), "rl-row")
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #3579c8bf
 class GridValues(View):
     "Learned values of every state, and the exact truth beside them"
     name = "values"
@@ -218,12 +228,8 @@ class GridValues(View):
         self.grids = [styled(StateGrid(self.layout, f"{name} values"), f"rl-grid-{name}") for name in sides]
         self.with_q = has_q and self.layout.spatial
         self.menus = [menu(options, self.with_q, name) for name, options in sides.items()]
-        for grid, pick in zip(self.grids, self.menus):
-            grid.observe(self.changed, "selected")
-            pick.observe(self.changed, "value")
-        wide = dict(flex="1 1 260px", max_width="402px")
-        columns = [widgets.VBox(pair, layout=wide) for pair in zip(self.menus, self.grids)]
-        self.widget = styled(widgets.HBox(columns), "rl-row")
+        self.here = FromHere(who, self.meant, lambda look: self.ask(look))
+        self.widget = widgets.VBox([side_by_side(self.menus, self.grids, self.changed), self.here.widget])
 
     @classmethod
     def fits(cls, trainer, who):
@@ -233,11 +239,18 @@ class GridValues(View):
     def begin(self, trainer):
         self.layout, self.truth = surveyed(trainer, self.who)
         self.judged = None
+        self.here.clear()
         for grid in self.grids: grid.lay(self.layout)
+
+    def meant(self, trainer):
+        "The state that was clicked, or where the agent is"
+        clicked = self.grids[0].selected
+        return clicked if clicked >= 0 else int(trainer.obs[self.who][0])
 
     def changed(self, change):
         "A click or a choice: the same state in both grids, and a new picture"
         if change["name"] == "selected":
+            self.here.clear()
             for grid in self.grids:
                 grid.selected = change["new"]
         self.ask(lambda trainer: self.draw(trainer, moving=False))
@@ -250,8 +263,7 @@ class GridValues(View):
             rename(pick, offered(self.right, self.with_q, now.truth.word))
         if now.truth.V is not None:
             self.grids[1].show(**truth_frame(self.layout, now, self.menus[1].value))
-        selected = self.grids[0].selected
-        self.said = state_text(self.layout, now, selected if selected >= 0 else now.at)
+        self.said = state_text(self.layout, now, self.meant(trainer))
 
     def tile(self):
         return self.judged and both_grids(self.layout, self.judged, self.theme)

@@ -13,9 +13,11 @@ from time import perf_counter
 import numpy as np
 import torch
 
+from ..algos.streaming import RewardScale, Streaming
 from ..buffers.returns import discounted
-from ..core.batch import Batch, each
+from ..core.batch import Batch, as_numpy, each
 from ..envs.find import find
+from .actor import to_tensors
 from .visits import chosen_one, one_step, visitors
 
 # %% ../../nbs/6_training/637_evidence.ipynb #7ccd16e4
@@ -79,6 +81,21 @@ def known_returns(rows, gamma):
     lengths = np.diff(ended, prepend=-1)
     whole = np.repeat(seen.term[ended], lengths)
     return np.flatnonzero(whole), ret[whole]
+
+# %% ../../nbs/6_training/637_evidence.ipynb #646ab2a9
+@torch.no_grad()
+def beliefs(actor, obs):
+    "(n,) values of observations, in units of the reward; None where there are none"
+    rows = to_tensors(obs, actor.device)
+    values = actor.algo.values(actor.nets, rows)
+    if values is None: return None
+    values = as_numpy(values).astype(float)
+    if values.ndim > 1:
+        probs = actor.algo.probs(actor.nets, rows) if actor.algo.on_policy else None
+        values = values.max(1) if probs is None else (values * as_numpy(probs)).sum(1)
+    scale = getattr(actor.nets, "scale", None)
+    in_units = isinstance(scale, RewardScale) and not isinstance(actor.algo, Streaming)   # who streams tells rewards
+    return values * float(scale.unit) if in_units else values
 
 # %% ../../nbs/6_training/637_evidence.ipynb #2a70ee3b
 @dataclass

@@ -8,7 +8,7 @@ __all__ = ['LEARNING_CHECKS', 'no_updates', 'standing_still', 'strange_rate', 's
            'kept_random', 'dead_units', 'too_far', 'clipped_away', 'no_exploration', 'only_exploration', 'short_memory',
            'stale_target', 'greedy_is_worse']
 
-# %% ../../nbs/6_training/639_learning_findings.ipynb #24ddf9a9
+# %% ../../nbs/6_training/639_learning_findings.ipynb #1255c175
 import contextlib
 import math
 from dataclasses import fields
@@ -21,7 +21,7 @@ from ..core.batch import as_numpy
 from ..core.schedules import Schedule
 from ..policies.networks import Perceptron
 from .actor import to_tensors
-from .evidence import episodes_of, known_returns
+from .evidence import beliefs, episodes_of, known_returns
 from .findings import Finding
 from .meanings import MEANINGS
 
@@ -222,20 +222,11 @@ def wrong_push(evidence):
         "look at the sign of each term of the loss, or take a far smaller learning rate",
         weight=1., changes=back_to_default(evidence, "lr"))
 
-# %% ../../nbs/6_training/639_learning_findings.ipynb #a2c22504
-@torch.no_grad()
-def beliefs(evidence, obs):
-    "(n,) values of observations, of several actions the largest; None where there are none"
-    values = evidence.algo.values(evidence.learner.nets, to_tensors(obs, evidence.learner.device))
-    if values is None: return None
-    values = as_numpy(values).astype(float)
-    return values.max(-1) if values.ndim > 1 else values
-
-# %% ../../nbs/6_training/639_learning_findings.ipynb #8b5202e7
+# %% ../../nbs/6_training/639_learning_findings.ipynb #f5390882
 def impossible_values(evidence):
     "Values above all returns that there can be"
     gamma = evidence.algo.gamma
-    values = beliefs(evidence, evidence.exploring.obs) if in_units(evidence) and gamma < 1 else None
+    values = beliefs(evidence.learner.actor, evidence.exploring.obs) if in_units(evidence) and gamma < 1 else None
     if values is None or not len(values): return None
     largest = max(np.abs(rows.rew).max() for rows in (evidence.exploring, evidence.greedy, evidence.chance))
     bound = largest / (1 - gamma)
@@ -249,12 +240,12 @@ def impossible_values(evidence):
         weight=.95, changes=back_to_default(evidence, "lr", "critic_lr", "tau", "target_update_interval"),
         numbers={"value": values})
 
-# %% ../../nbs/6_training/639_learning_findings.ipynb #5c2bfea5
+# %% ../../nbs/6_training/639_learning_findings.ipynb #9f24d268
 def over_estimation(evidence):
     "The policy's values lie above the returns that it gets"
     if not in_units(evidence): return None
     which, ret = known_returns(evidence.greedy, evidence.algo.gamma)
-    values = beliefs(evidence, evidence.greedy.obs)
+    values = beliefs(evidence.learner.actor, evidence.greedy.obs)
     if values is None or len(which) < 20: return None
     believed = values[which].mean()
     spread = ret.std() + .1 * np.abs(ret).mean()
@@ -266,12 +257,12 @@ def over_estimation(evidence):
         weight=.6, changes=dict(double=True) if hasattr(evidence.algo, "double") else {},
         numbers={"value": values[which], "return": ret})
 
-# %% ../../nbs/6_training/639_learning_findings.ipynb #85332ef3
+# %% ../../nbs/6_training/639_learning_findings.ipynb #9e92ef54
 def blind_critic(evidence):
     "Values explain nothing of the returns"
     if not in_units(evidence) or evidence.learner.updates < 100: return None
     which, ret = known_returns(evidence.exploring, evidence.algo.gamma)
-    values = beliefs(evidence, evidence.exploring.obs)
+    values = beliefs(evidence.learner.actor, evidence.exploring.obs)
     if values is None or len(which) < 100: return None
     explained = float(explained_variance(torch.as_tensor(values[which]), torch.as_tensor(ret)))
     why = MEANINGS["explained_variance"].beyond(explained)

@@ -1,0 +1,205 @@
+"One state of any run: what is thought of it, what comes of it, and that asking changes nothing"
+from time import perf_counter
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from rlbench.algos.algorithm import algorithms
+from rlbench.core.state import same
+from rlbench.core.words import ConfigError
+from rlbench.envs.tabular import model_of, solve
+from rlbench.lab.hindsight_view import HindsightView
+from rlbench.lab.pins import Pins, pin, pins_of
+from rlbench.lab.pins_view import PinsView
+from rlbench.lab.rollouts import rollout_from
+from rlbench.training.evidence import beliefs
+from rlbench.training.hindsight import value_against_return
+from rlbench.training.trainer import Trainer
+from tests.cases import CASES, HOMES, differs, homes_of
+from tests.test_workbench import bench, find, view                                      # noqa: F401
+
+every_case = pytest.mark.parametrize("case", [case for case in CASES if not case.extra], ids=str)
+REPLAY = dict(seed=0, learning_starts=20, batch_size=8)
+UNMEASURED = {"r2d2", "recurrent_ppo", "gradient_bandit", "bc", "gail", "linear_td"}
+
+
+@every_case
+def test_every_algorithm_is_asked_and_the_run_goes_on_as_if_nobody_had(case):
+    trainer = case.begun(num_envs=2)
+    twin = case.begun(num_envs=2)
+    pin(trainer, name="here")
+    pins_of(trainer).share = .5
+    card = PinsView(trainer, "agent")
+    trainer.until("event", 30)
+    twin.until("event", 30)
+    card.draw(trainer, moving=False)
+    if case.env in HOMES:
+        rollout_from(trainer, steps=5, times=2)
+    if HindsightView.fits(trainer, "agent"):
+        value_against_return(trainer, episodes=2)
+    here = pins_of(trainer)["here"]
+    assert np.isfinite(here.values).all() or beliefs(trainer.actors["agent"], here.obs) is None
+    assert np.isfinite(here.numbers).all() and here.updates[-1] == trainer.updates
+    assert differs(trainer.snapshot(), twin.snapshot()) == ""
+
+
+def test_who_has_no_values_that_can_be_measured_says_why():
+    refused = set()
+    for algo in algorithms():
+        for case in homes_of(algo)[-1:]:
+            trainer = case.trainer()
+            if HindsightView.fits(trainer, "agent"): continue
+            with pytest.raises(ConfigError, match=f"{algo} (values|has no values)"):
+                value_against_return(trainer)
+            refused.add(algo)
+    assert refused == UNMEASURED & set(algorithms())
+
+
+class Paid(gym.Env):
+    "Pays 1 a step for ever; the number of the step is seen"
+    observation_space = gym.spaces.Box(0, 1e6, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def place(self, obs):
+        self.t = int(obs[0])
+
+    def look(self):
+        return np.array([self.t], np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return self.look(), {}
+
+    def step(self, act):
+        self.t += 1
+        return self.look(), 1., False, False, {}
+
+
+def test_a_cut_is_completed_by_the_value_there():
+    trainer = Trainer(lambda: gym.wrappers.TimeLimit(Paid(), 40), "ppo", gamma=.9, n_steps=8, num_envs=2)
+    found = value_against_return(trainer, episodes=1)
+    cut = beliefs(trainer.actors["agent"], np.array([[40.]], np.float32))[0]
+    steps = 40 - found.obs[:, 0]
+    assert found.returns == pytest.approx((1 - .9**steps) / .1 + .9**steps * cut, rel=1e-5)
+    assert found.left_out == np.sum(.9 ** np.arange(1, 41) > .1) and found.greedy is False
+
+
+def test_a_rollout_is_cut_by_its_steps_by_a_limit_or_ends():
+    trainer = Trainer(lambda: gym.wrappers.TimeLimit(Paid(), 40), "ppo", gamma=.9)
+    short = rollout_from(trainer, [3.], steps=10)
+    assert short.ending == "still going" and short.rows.obs[:, 0].tolist() == list(range(3, 13))
+    after = beliefs(trainer.actors["agent"], short.rows.next_obs[-1:])[0]
+    assert short.ret == pytest.approx((1 - .9**10) / .1 + .9**10 * after, rel=1e-5)
+    assert short.unseen == pytest.approx(.9**10) and short.frames == {} and short.reach < 1e-6
+    assert rollout_from(trainer, [3.], steps=100).ending == "cut by a limit"
+    pole = Trainer("CartPole-v1", "ppo")
+    over = rollout_from(pole, [0, 0, .2, 3.])
+    assert over.ending == "ended" and over.unseen == 0
+    assert over.ret == pytest.approx((1 - .99**len(over.rows.rew)) / .01)
+
+
+PLACED = ["CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "Taxi-v4"]
+
+
+@pytest.mark.parametrize("env", PLACED)
+def test_the_environment_shows_the_state_that_was_asked_for(env):
+    trainer = Trainer(env, "ppo", seed=3, n_steps=16, num_envs=3).run(steps=96)
+    for obs in (trainer.obs["agent"][1], trainer.learner.memory.gather(np.array([4])).obs[0]):
+        found = rollout_from(trainer, obs, steps=3, times=2)
+        assert np.array_equal(found.rows.obs[0], obs)
+
+
+def test_a_rollout_of_a_sure_thing_is_the_exact_value():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0).run(steps=8000)
+    exact, _ = solve(model_of(trainer.env.single), trainer.learner.algo.gamma)
+    for state in (36, 24, 35):
+        assert rollout_from(trainer, state).ret == pytest.approx(exact[state], rel=1e-6)
+    found = value_against_return(trainer, episodes=1)
+    assert abs(found.bias) < 1e-3 and found.correlation > .999
+
+
+def test_watching_costs_a_hundredth():
+    trainer = Trainer("CartPole-v1", "dqn", **REPLAY)
+    pin(trainer)
+    pins = pins_of(trainer)
+    asked = []
+    ask = pins.ask
+
+    def timed(trainer):
+        start = perf_counter()
+        ask(trainer)
+        asked.append(perf_counter() - start)
+
+    pins.ask = timed
+    start = perf_counter()
+    while perf_counter() - start < 1.: trainer.advance()
+    assert 1 < len(asked) and sum(asked[:-1]) < .02
+
+
+def test_a_long_story_is_thin_everywhere():
+    trainer = Trainer("CartPole-v1", "dqn", **REPLAY)
+    pin(trainer)
+    one = pins_of(trainer)["1"]
+    one.most = 20
+    trainer.watchers.append(lambda trainer, event: event.kind == "learn" and one.ask(trainer))
+    trainer.run(steps=1500)
+    assert len(one.story) < 20 * (1 + np.log(1500)) and one.updates[[0, -1]].tolist() == [0, trainer.updates]
+
+
+def test_pins_go_back_with_the_run_and_on_with_another(bench, tmp_path):                # noqa: F811
+    wb = bench(algo="dqn", **REPLAY)
+    assert wb.pin(name="start") == "start"
+    wb.pins.share = .9
+    wb.step("update", 30).save(tmp_path / "run.rlb")
+    assert len(wb.pins["start"].story) > 1
+    wb.rewind("update", -20)
+    assert wb.pins["start"].updates[-1] == wb.trainer.updates < 30
+    wb.load(tmp_path / "run.rlb")
+    assert wb.pins["start"].updates[-1] == 30
+    wb.reset()
+    assert wb.pins["start"].updates.tolist() == [0]
+    assert sum(isinstance(one, Pins) for one in wb.trainer.watchers) == 1
+    assert not wb.unpin().pins and view(wb, "pins").text() == "no state is pinned"
+
+
+def test_the_buttons_do_what_the_methods_do(bench):                                     # noqa: F811
+    wb = bench(algo="dqn", **REPLAY)
+    wb.step("step", 40)
+    before = wb.snapshot()
+    card = view(wb, "buffer")
+    card.wanted(7)
+    find(card.widget, "rl-pin").click()
+    find(card.widget, "rl-rollout").click()
+    stored = wb.trainer.learner.memory.gather(np.array([7])).obs[0]
+    assert np.array_equal(wb.pins["1"].obs[0], stored)
+    assert np.array_equal(card.transition.here.played.rows.obs, wb.rollout(row=7).rows.obs)
+    pins = view(wb, "pins")
+    assert pins.tile() is not None and "1" in pins.text()
+    find(pins.widget, "rl-pin").click()
+    assert list(wb.pins) == ["1", "2"] and len(pins.pick.options) == 3
+    pins.pick.value = "2"
+    find(pins.widget, "rl-unpin").click()
+    assert list(wb.pins) == ["1"] and pins.pick.value == ""
+    find(view(wb, "hindsight").widget, "rl-measure").click()
+    assert view(wb, "hindsight").found.bias == wb.value_against_return(episodes=5).bias
+    assert same(wb.snapshot(), before)
+
+
+def test_a_click_on_the_map_is_a_state(bench):                                          # noqa: F811
+    wb = bench("rlbench/CliffWalk-v0", "qlearning", seed=0)
+    grid = view(wb, "values")
+    grid.grids[0].selected = 24
+    find(grid.widget, "rl-rollout").click()
+    find(grid.widget, "rl-pin").click()
+    assert grid.here.played.rows.obs[0] == 24 == wb.pins["1"].obs[0]
+
+
+def test_where_nobody_can_be_put_the_page_says_so(bench):                               # noqa: F811
+    wb = bench(Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), **REPLAY), views=["pins"])
+    find(view(wb, "pins").widget, "rl-rollout").click()
+    assert "one behaviour does not see all of it" in wb.page.complaint.widget.value
+    assert wb.pin(who="runner") == "1" and view(wb, "pins").text() == "no state is pinned"
+    with pytest.raises(ConfigError, match="which behaviour"):
+        wb.pin()
