@@ -33,15 +33,16 @@ def state_meant(trainer, who, obs=None):
         raise ValueError(f"{len(rows)} states were given, expected one of {space}")
     return rows.copy()
 
-# %% ../../nbs/8_lab/8202_rollouts.ipynb #0014da81
+# %% ../../nbs/8_lab/8202_rollouts.ipynb #5f010420
 def put_all(env, obs): # a batch of one
     "Put all environments of a list into a state; ValueError where nobody knows how"
     placed = len(env.behaviours) == 1 and [place(one, obs[0]) for one in getattr(env, "envs", ())]
     if placed and all(placed):
         env.obs[:] = obs
         return
-    why = "one behaviour does not see all of it" if len(env.behaviours) > 1 else "nobody knows how"
-    raise ValueError(f"{env.id} cannot be put into a state that is shown: {why}. Give it a method place(obs)")
+    why = "nobody knows how. Give it a method place(obs)"
+    if len(env.behaviours) > 1: why = "one behaviour does not see all of it"
+    raise ValueError(f"{env.id} cannot be put into a state that is shown: {why}")
 
 # %% ../../nbs/8_lab/8202_rollouts.ipynb #9b18cae7
 def first_episodes(env, obs, actors, learners, who, steps):

@@ -97,7 +97,7 @@ def plays_greedily(actor, obs): # a batch of observations
 # %% ../../nbs/6_training/653_hindsight.ipynb #69b82e44
 UNSEEN = .1     # of a measured return, at most, that lies after a cut and is itself a value
 
-# %% ../../nbs/6_training/653_hindsight.ipynb #33cdaf8c
+# %% ../../nbs/6_training/653_hindsight.ipynb #9a9c5569
 def value_against_return(trainer,         # whose: a Trainer, or a run's id, folder or file
                          who=None,        # behaviour, where there are several
                          episodes=10,     # that are played in a fresh environment
@@ -107,6 +107,7 @@ def value_against_return(trainer,         # whose: a Trainer, or a run's id, fol
     trainer = trainer_of(trainer)
     who = chosen_one(trainer.actors, who)
     episodes = whole_number("value against return: episodes", episodes, low=1)
+    longest = whole_number("value against return: longest", longest, low=1)
     begin, actors = visitors(trainer, whole_number("value against return: seed", seed))
     actor = actors[who]
     check_measurable(actor, trainer.obs[who])
