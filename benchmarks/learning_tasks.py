@@ -72,10 +72,11 @@ DQN = dict(
 DQN_LANDER = dict(
     lr="linear(0.0005, 0, 300000)",
     epsilon="linear(1, 0.02, 50000)",
-    gradient_steps=1,
+    gradient_steps=4,
     buffer_size=100_000,
     prioritized_replay_alpha=.6,
     prioritized_replay_beta="linear(0.4, 1, 300000)",
+    hidden=[256, 256],
 )
 QR_ACROBOT = dict(
     n_step=1,
@@ -150,7 +151,7 @@ FAMILIES = {
             "Acrobot-v1", "qr_dqn", 100_000, -80, "rl-zoo3's QR-DQN: -69 within as many steps", QR_ACROBOT),
         "dqn-lunar-lander": Task(
             "LunarLander-v3", "dqn", 300_000, 250, "SLM-Lab's double DQN with priorities: 266 within as many steps",
-            DQN_LANDER, long=True, note="one update of 128 every fourth step; most curves still rise at the end"),
+            DQN_LANDER, long=True),
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 3, MINATAR_DQN),
         "dqn-minatar-asterix": minatar("Asterix", "dqn", 300_000, 3, MINATAR_DQN),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, MINATAR_DQN),

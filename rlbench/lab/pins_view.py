@@ -29,12 +29,10 @@ class NamedLines:
                  end=-1): # where names stand: 0 at the beginning, -1 at the end
         self.end = end
         side = "left" if end == 0 else "right"
-        self.lines = []
-        self.words = []
-        for hue in HUES:
-            [line] = ax.plot([], [], style, color=hue, linewidth=1.6)
-            self.lines.append(picture.add(line, ax))
-            self.words.append(picture.add(ax.text(0, 0, "", color=hue, fontsize=8, ha=side, va="bottom"), ax))
+        lines = [ax.plot([], [], style, color=hue, linewidth=1.6)[0] for hue in HUES]
+        words = [ax.text(0, 0, "", color=hue, fontsize=8, ha=side, va="bottom") for hue in HUES]
+        self.lines = [picture.add(line, ax) for line in lines]
+        self.words = [picture.add(word, ax) for word in words]
 
     def show(self, drawn): # {name: (x (n,), y (n,))}; those beyond the colours are left out
         for artist in (*self.lines, *self.words):

@@ -362,6 +362,7 @@ def branch_off(player, name, changes):
     player.screen.take(player.trainer)
     return run
 
+# %% ../../nbs/8_lab/841_player.ipynb #8eddf2f8
 def let_go(player, name):
     "Without one of the forks"
     player.forks.drop(name)

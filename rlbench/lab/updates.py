@@ -185,6 +185,7 @@ def per_row(x, batch):
     if x.shape[:len(lead)] == lead: x = x.reshape(np.prod(lead), -1)[rows]
     return x.reshape(len(rows), -1).mean(1)
 
+# %% ../../nbs/8_lab/832_updates.ipynb #f67edab9
 def learned_towards(last):
     "(target, estimate) of an update's rows, as tensors, or None where it has none"
     batch, parts = last.batch, last.parts

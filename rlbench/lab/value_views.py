@@ -363,6 +363,7 @@ class ValueSurface(View):
     help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now; "
             "dots: stored states; cross: the current state")
     stored = 300   # dots
+    kind = SurfacePicture
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
@@ -374,7 +375,7 @@ class ValueSurface(View):
     def build(self):
         "A new picture for the dimensions that are chosen"
         self.plane.limits = [None, None]
-        self.picture = SurfacePicture(self.plane.axes, self.theme)
+        self.picture = self.kind(self.plane.axes, self.theme)
 
     @classmethod
     def fits(cls, trainer, who):
@@ -393,6 +394,10 @@ class ValueSurface(View):
             self.draw(trainer, moving=False)
         self.ask(look)
 
+    def thought(self, trainer, rows):
+        "(B,) what is thought of observations"
+        return state_values(trainer.actors[self.who], rows)
+
     def draw(self, trainer, moving):
         axes = self.plane.axes
         here = trainer.obs[self.who][:1]
@@ -400,7 +405,7 @@ class ValueSurface(View):
         limits = self.plane.cover(known)
         across, up = self.plane.cells
         rows = np.concatenate([here, plane_through(here[0], axes, limits, (across, up))])
-        val = state_values(trainer.actors[self.who], rows)
+        val = self.thought(trainer, rows)
         picture = self.picture
         picture.colour(val[1:].reshape(up, across))
         picture.limits(picture.ax, *limits)

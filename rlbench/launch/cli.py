@@ -136,6 +136,8 @@ EXPLAIN = {
     "name": dict(help="an algorithm, a setting, or a number of a run such as kl"),
     "what": dict(nargs="?", help="a setting or a number, of the algorithm that is named before"),
 }
+
+# %% ../../nbs/9_launch/91_cli.ipynb #80f7219c
 TABLES = dict( # command: (what it does, its arguments)
     train=("train an algorithm on an environment", TRAIN),
     evaluate=("returns of the greedy policy on fresh environments", EVALUATE),

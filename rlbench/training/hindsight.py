@@ -97,6 +97,14 @@ def plays_greedily(actor, obs): # a batch of observations
 # %% ../../nbs/6_training/653_hindsight.ipynb #69b82e44
 UNSEEN = .1     # of a measured return, at most, that lies after a cut and is itself a value
 
+# %% ../../nbs/6_training/653_hindsight.ipynb #36370042
+def hindsight_of(rows, valid, actor, greedy): # as for `completed_returns`
+    "The Hindsight of rows that were played"
+    ret, unseen = completed_returns(rows, valid, actor)
+    kept = valid & (unseen <= UNSEEN)
+    obs = rows.obs[kept]
+    return Hindsight(obs, beliefs(actor, obs), ret[kept], int((valid & ~kept).sum()), greedy)
+
 # %% ../../nbs/6_training/653_hindsight.ipynb #9a9c5569
 def value_against_return(trainer,         # whose: a Trainer, or a run's id, folder or file
                          who=None,        # behaviour, where there are several
@@ -115,7 +123,4 @@ def value_against_return(trainer,         # whose: a Trainer, or a run's id, fol
     with contextlib.closing(find(trainer.source, trainer.env_settings).vector(1, native=False)) as env:
         found = played_rows(env, env.reset(begin), actors, trainer.learners, who, greedy, episodes, longest)
     rows, valid = (each(lambda *steps: np.stack(steps), *column) for column in zip(*found))
-    ret, unseen = completed_returns(rows, valid, actor)
-    kept = valid & (unseen <= UNSEEN)
-    obs = rows.obs[kept]
-    return Hindsight(obs, beliefs(actor, obs), ret[kept], int((valid & ~kept).sum()), greedy)
+    return hindsight_of(rows, valid, actor, greedy)

@@ -119,6 +119,7 @@ def ended(evidence, rows):
     there = (age >= evidence.learner.fresh[env]) & (age < memory.sizes[env])    # what came since lies in older places
     return np.where(there, memory.places["term"][index], as_numpy(rows.term)).astype(bool)
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #1b43fe8f
 def learned_rows(evidence):
     "(rewards, ends, targets) of the last update or iteration, as arrays; nothing where no targets are told"
     last = evidence.learner.last
