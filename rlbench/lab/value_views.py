@@ -384,8 +384,7 @@ class ValueSurface(View):
         return vector and answers(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
 
     def begin(self, trainer):
-        self.plane.limits = [None, None]
-        self.picture.range = None
+        self.build()
 
     def changed(self, change):
         "Other dimensions: new axes, and a new picture"
@@ -395,7 +394,6 @@ class ValueSurface(View):
         self.ask(look)
 
     def thought(self, trainer, rows):
-        "(B,) what is thought of observations"
         return state_values(trainer.actors[self.who], rows)
 
     def draw(self, trainer, moving):
@@ -404,15 +402,15 @@ class ValueSurface(View):
         known = with_stored(here, trainer.learners.get(self.who), self.stored)
         limits = self.plane.cover(known)
         across, up = self.plane.cells
-        rows = np.concatenate([here, plane_through(here[0], axes, limits, (across, up))])
-        val = self.thought(trainer, rows)
+        plane = plane_through(here[0], axes, limits, (across, up))
+        val = self.thought(trainer, np.concatenate([here, plane]))
         picture = self.picture
         picture.colour(val[1:].reshape(up, across))
         picture.limits(picture.ax, *limits)
         picture.dots.set_data(*known[1:, axes].T)
         picture.cross.set_data(*here[:, axes].T)
-        dark, bright = picture.range
-        self.said = f"value here {short(float(val[0]))}; dark {short(dark)} … bright {short(bright)}"
+        here, dark, bright = map(short, (float(val[0]), *picture.range))
+        self.said = f"value here {here}; dark {dark} … bright {bright}"
         self.show(picture.draw(), moving)
 
     def dark(self, on):
