@@ -246,7 +246,7 @@ def test_the_workbench_explains_the_last_update_and_any_before_it():
     held = wb.trainer.snapshot()
     event = wb.player.timeline.at
     assert [wb.explain_update(number).number for number in (None, 3)] == [20, 3]
-    panel = wb.page.explainer
+    panel = wb.page.account
     panel.look.click()
     assert same(wb.trainer.snapshot(), held) and wb.player.timeline.at == event
     assert panel.account.number == 20 and panel.widget.layout.display is None
@@ -261,8 +261,8 @@ def test_the_workbench_explains_the_last_update_and_any_before_it():
 
 def test_the_panel_says_why_there_is_nothing_to_explain():
     wb = rlbench.Workbench("CartPole-v1", "dqn", driver="sync")
-    wb.page.explainer.look.click()
-    assert "rl-problem" in wb.page.explainer.said.value and "has made 0 updates" in wb.page.explainer.said.value
+    wb.page.account.look.click()
+    assert "rl-problem" in wb.page.account.said.value and "has made 0 updates" in wb.page.account.said.value
     with pytest.raises(ValueError, match="has made 0 updates"):
         wb.explain_update()
     wb.close()

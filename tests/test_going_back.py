@@ -464,7 +464,7 @@ def test_nobody_waits_for_a_slow_environment(monkeypatch):
     assert few <= 12 * (replays.FEW + 1)                    # two copies of two, and two ways
     monkeypatch.setattr(replays, "LONGER", 0)
     Trainer(Slow, "ppo", **SMALL)
-    assert len(steps) == few + 22
+    assert len(steps) == few + 24                           # two of them to hear of terms of the reward
 
 
 def test_rewards_and_ends_are_compared_when_going_back():

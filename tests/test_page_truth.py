@@ -604,15 +604,15 @@ def test_a_reset_clears_the_traceback(bench):                                   
 def test_load_keeps_its_words_and_shows_the_curve(bench, tmp_path, num_envs):           # noqa: F811
     wb = bench(algo="dqn", views=["curve"], **REPLAY, num_envs=num_envs)
     wb.step("step", 120)
-    points = list(view(wb, "curve").points)
+    points = list(view(wb, "curve").returns.points)
     part(wb, "path").value = str(tmp_path / "run.rlb")
     part(wb, "save").click()
     wb.step("step", 60)
     part(wb, "load").click()
     again = view(wb, "curve")
     assert f"loaded {tmp_path}" in part(wb, "file-said").value
-    assert len(again.points) == len(points) and "last episode" in again.text()
-    found, known = np.array(again.points), np.array(points)
+    assert len(again.returns.points) == len(points) and "last episode" in again.text()
+    found, known = np.array(again.returns.points), np.array(points)
     np.testing.assert_array_equal(found[:, 1], known[:, 1])
     assert (abs(found[:, 2] - known[:, 2]) < 1).all() and found[-1, 2] == pytest.approx(known[-1, 2])
     assert (abs(found[:, 0] - known[:, 0]) <= 10 * num_envs).all()
@@ -656,7 +656,7 @@ def test_reset_and_load_keep_the_cards_and_forget_what_was_seen(bench, tmp_path,
     assert [page.toggles.children, page.views.children, [card.widget.model_id for card in page.cards]] == parts
     now = [card.view.text() for card in cards], [pixels(one) for one in pictures]
     assert now == shown                              # as if nothing had happened; the curve may keep a wider margin
-    assert view(wb, "curve").points == []
+    assert view(wb, "curve").returns.points == []
     wb.load(tmp_path / "run.rlb")
     assert page.cards == cards and "last episode" in view(wb, "curve").text()
     other = bench(wb.trainer.fork(), views=None)

@@ -405,12 +405,12 @@ def test_rewinding_is_exact_and_the_views_forget_the_future(bench, algo, setting
     wb = bench(algo=algo, **settings)
     wb.step("step", 60)
     here = wb.snapshot()
-    curve = len(view(wb, "curve").points)
+    curve = len(view(wb, "curve").returns.points)
     wb.step("event", 400)
     ahead = wb.snapshot()
-    assert len(view(wb, "curve").points) > curve
+    assert len(view(wb, "curve").returns.points) > curve
     wb.rewind(here)
-    assert same(wb.snapshot(), here) and len(view(wb, "curve").points) <= curve and not wb.page.complaint
+    assert same(wb.snapshot(), here) and len(view(wb, "curve").returns.points) <= curve and not wb.page.complaint
     wb.step("event", 400)
     assert same(wb.snapshot(), ahead)
 

@@ -31,7 +31,8 @@ function nameAll(root, model) {
     for (const box of root.querySelectorAll(`.${CSS.escape(name)}`)) nameParts(box, words);
   for (const img of root.querySelectorAll(".rl-card img")) {
     const card = img.closest(".rl-card"), caption = img.parentElement.querySelector(".rl-caption") ?? card.querySelector(".rl-text");
-    set(img, "alt", `${card.querySelector(".rl-card-title").firstChild.textContent}: ${caption.innerText}`);
+    const title = card.querySelector(".rl-card-title")?.firstChild;
+    if (title && caption) set(img, "alt", `${title.textContent}: ${caption.innerText}`);   // else they come in a moment
   }
 }
 
