@@ -258,7 +258,7 @@ class Counter(Orders):
         self.doctor = DoctorPanel(player, self.looked_at)
         self.judge = JudgePanel(player, self.looked_at)
         self.meaning = MeaningPanel(player, self.looked_at)
-        self.account = ExplainPanel(player, self.looked_at, lambda: self.keys.dark)
+        self.account = ExplainPanel(player, self.looked_at)
         self.keys.on_number(self.meaning.ask)
         looks = [part.look for part in (self.forks, self.doctor, self.account)]
         self.asked = styled(widgets.HBox([self.stops.widget, *looks, self.judge.widget]), "rl-bar")

@@ -16,7 +16,8 @@ from ..core.batch import Batch, each
 from ..core.settings import whole_number
 from ..envs.find import find
 from ..envs.place import place
-from .drawing import Sheet, encode_image, short
+from .drawing import short
+from .scene import Sheet
 from .views import without_display
 from ..training.actor import as_batch
 from ..training.estimate import student
@@ -96,7 +97,7 @@ class Rollout:
                 f"mean of {len(self.returns)}: {short(self.mean)} ± {short(self.reach)})")
 
     def _repr_png_(self):
-        return encode_image(strip(self), moving=False)
+        return strip(self)._repr_png_()
 
 # %% ../../nbs/8_lab/8202_rollouts.ipynb #433da058
 SHOWN = 6               # states of a rollout
@@ -124,18 +125,19 @@ def step_words(rollout, t):
     return [f"step {t}", *(f"{name} {short(float(column[t]))}" for name, column in known)]
 
 # %% ../../nbs/8_lab/8202_rollouts.ipynb #9f06ee11
-def strip(rollout, theme="light"):
-    "A rollout as a row of pictures with steps, values and rewards below them, a PIL image"
+def strip(rollout):
+    "A rollout as a row of pictures with steps, values and rewards below them, a Sheet"
     wide, tall = TILE
     floor = 22 + (tall if rollout.frames else 0)
-    sheet = Sheet((wide + 4) * SHOWN, floor + 50, theme)
+    sheet = Sheet((wide + 4) * SHOWN, floor + 50)
     sheet.text(4, 3, repr(rollout).removeprefix("Rollout(").removesuffix(")"), size=11)
     for i, t in enumerate(shown_steps(len(rollout.rows.rew))):
         left = i * (wide + 4) + 4
-        if t in rollout.frames: sheet.image.paste(rollout.frames[t], (left, 22))
+        frame = rollout.frames.get(t)
+        if frame: sheet.plane((left, 22, left + frame.width, 22 + frame.height), frame)
         for k, words in enumerate(step_words(rollout, t)):
             sheet.text(left, floor + 4 + 14 * k, words)
-    return sheet.image
+    return sheet
 
 # %% ../../nbs/8_lab/8202_rollouts.ipynb #97d890d4
 def rollout_from(trainer,   # whose policy

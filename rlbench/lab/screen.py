@@ -12,7 +12,7 @@ from time import perf_counter
 
 import ipywidgets as widgets
 
-from .components import close_widgets, styled
+from .components import Pane, close_widgets, send_together, styled
 from .drawing import compose
 from .owner import Blank
 
@@ -29,7 +29,7 @@ class Frame:
     def __init__(self, view):
         self.view = view
         self.title = widgets.HTML(title_html(view))
-        self.words = styled(widgets.HTML(""), "rl-text")
+        self.words = styled(Pane(), "rl-text")
         names = ["rl-card", f"rl-view-{view.name}"]
         if view.wide: names.append("rl-wide")
         self.widget = styled(widgets.VBox([self.title, view.widget, self.words]), *names)
@@ -39,9 +39,12 @@ class Frame:
         self.view.close()
         close_widgets(self.widget)
 
-    def tell(self):
-        "The view's words, as they are now"
-        self.words.value = html.escape(self.view.text())
+    def tell(self, moving=False):
+        "The view's words, as they are now; at rest they are also what is said of its picture"
+        said = self.view.text()
+        self.words.show(html.escape(said), moving)
+        picture = self.view.image
+        if not moving and isinstance(picture, Pane): picture.label = f"{self.view.title}: {said}"
 
 # %% ../../nbs/8_lab/85_screen.ipynb #d5a20009
 def failure_html(problem):
@@ -66,12 +69,17 @@ class Card(Frame):
         "Show the present; True if that went well"
         try:
             self.view.draw(trainer, moving)
-            self.tell()
+            self.tell(moving)
         except Exception as problem:
             self.broken = "".join(traceback.format_exception(problem))
-            self.words.value = failure_html(problem)
+            self.words.show(failure_html(problem))
         self.drawn = count
         return not self.broken
+
+    @property
+    def panes(self):
+        "What may wait to be sent"
+        return [pane for pane in (self.view.image, self.words) if isinstance(pane, Pane)]
 
 # %% ../../nbs/8_lab/85_screen.ipynb #d5a2000c
 def tiles_of(cards):
@@ -111,11 +119,16 @@ class Board(Blank):
         card.drawn_at = perf_counter()
 
 # %% ../../nbs/8_lab/85_screen.ipynb #d5a20010
+LONGEST = .03   # seconds of a round
+
+def whose_turn(cards, rate, now):
+    "Cards that may be drawn again, the one that waited longest first"
+    waiting = [card for card in cards if now - card.drawn_at >= 1 / rate]
+    return sorted(waiting, key=lambda card: card.drawn_at)
+
 def next_turn(cards, rate, told_at):
-    "(perf_counter seconds, card): who may be drawn next, and from when on; None for the words"
-    turns = [(card.drawn_at + 1 / rate, place, card) for place, card in enumerate(cards)]
-    due, _, card = min([(told_at + .25, -1, None), *turns])
-    return due, card
+    "perf_counter seconds at which the next card, or the words, may come"
+    return min([told_at + .25, *(card.drawn_at + 1 / rate for card in cards)])
 
 # %% ../../nbs/8_lab/85_screen.ipynb #d5a20013
 def pause_after(took, share):
@@ -130,7 +143,7 @@ def out_of_date(card, count, rate):
 # %% ../../nbs/8_lab/85_screen.ipynb #fe8d9843
 class Screen(Board):
     "Shows a trainer on cards, within a budget of time"
-    def __init__(self, cards, share=.04, rate=10.):
+    def __init__(self, cards, share=.05, rate=10.):
         super().__init__(cards)
         self.share = share          # of the time, for drawing
         self.rate = rate            # pictures a second of one view
@@ -138,20 +151,26 @@ class Screen(Board):
         self.told_at = 0.           # perf_counter seconds
 
     def offer(self, owner, now):
-        due, card = next_turn(self.shown(), self.rate, self.told_at)
-        if due > now:
-            self.next_at = due
-            return
-        if card: self.draw(card, owner, True)
-        else: self.tell(owner, True)
+        for card in whose_turn(self.shown(), self.rate, now):
+            self.draw(card, owner, True)
+            if owner.mail or perf_counter() - now > LONGEST: break
+        self.send()
+        if now - self.told_at >= .25: self.tell(owner, True)
         end = perf_counter()
-        self.next_at = end + pause_after(end - now, self.share)
+        pause = pause_after(end - now, self.share)
+        self.next_at = max(end + pause, next_turn(self.shown(), self.rate, self.told_at))
+
+    def send(self):
+        "What was drawn while moving, in one message"
+        panes = [pane for card in self.shown() for pane in card.panes]
+        send_together(panes)
 
     def idle(self, owner, until):
         for card in sorted(self.shown(), key=lambda card: card.drawn_at):
-            if perf_counter() >= until - .004: return   # no time for one more
+            if perf_counter() >= until - .004: break    # no time for one more
             if out_of_date(card, owner.count, self.rate):
                 self.draw(card, owner, owner.pace > 4)  # at a slow pace each is a good one
+        self.send()
         if perf_counter() - self.told_at >= .1: self.tell(owner, True)
 
     def rest(self, owner):

@@ -19,7 +19,7 @@ from ..core.batch import each
 from ..envs.actions import action_names
 from ..envs.tabular import action_values, evaluate_policy, model_of, solve
 from .components import StateGrid, styled
-from .drawing import BLUE, ORANGE, colour, short, span_of
+from .drawing import BAR, VIRIDIS, colour, draw_colour_bar, short, span_of
 from .figures import Picture, cover
 from .pins import FromHere
 from .views import View, answers, state_values
@@ -160,10 +160,11 @@ def both_grids(layout, judged, theme):
     sides = [(judged.V, judged.best)]
     if judged.truth.V is not None:
         sides.append((judged.truth.V, judged.truth.best))
-    sheet = Image.new("RGB", (400 * len(sides), 236))
+    page = Image.new("RGB", (400 * len(sides), 236))
     for i, (values, best) in enumerate(sides):
-        sheet.paste(grid_image(layout, values, best, judged.at, judged.limits, theme=theme), (400 * i, 0))
-    return sheet
+        grid = grid_image(layout, values, best, judged.at, judged.limits, theme=theme, name="value")
+        page.paste(grid.image, (400 * i, 0))
+    return page
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #72932e2d
 def error_frame(layout, judged):
@@ -269,6 +270,10 @@ class GridValues(View):
         return self.judged and both_grids(self.layout, self.judged, self.theme)
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #ff7c6ba0
+def dimension_names(env, space):
+    "A name for each number of an observation"
+    return [f"obs {i}" for i in range(space.shape[0])]
+
 def bounded_first(space):
     "Numbers of a Box's dimensions, those with bounds first"
     size = np.maximum(np.abs(space.low), np.abs(space.high))
@@ -306,17 +311,19 @@ def with_stored(here, learner, most): # (1, ...) an observation; of a behaviour 
 # %% ../../nbs/8_lab/821_value_views.ipynb #5f4acf88
 class PlaneOfStates:
     "Two dimensions of the observation, chosen by menus, and what is to be seen of them"
-    cells = 36, 24   # points of the plane
+    cells = 36, 24          # points of the plane
+    few = 24, 16            # while it moves
 
-    def __init__(self, space, changed):
+    def __init__(self, space, names, changed): # names of all dimensions
         self.space = space
+        self.names = names
         self.least = least_widths(space)
-        options = [(f"obs {i}", i) for i in range(space.shape[0])]
+        options = [(name, i) for i, name in enumerate(names)]
         order = bounded_first(space)
         self.picks = []
         for i, name, way in zip(order, ("rl-pick-x", "rl-pick-y"), ("across", "up")):
             tip = f"part of the observation that goes {way}"
-            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="82px"), tooltip=tip)
+            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="120px"), tooltip=tip)
             pick.observe(changed, "value")
             self.picks.append(styled(pick, name))
         words = widgets.Label("across"), widgets.Label("up")
@@ -337,15 +344,16 @@ class PlaneOfStates:
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #e8b1a4f8
 class SurfacePicture(Picture):
-    "Colours of a plane, dots in it, and a cross"
+    "Colours of a plane, dots in it, a cross, and a bar that says what the colours mean"
+    table = VIRIDIS
+    word = "value"  # for what the colours are
 
-    def __init__(self, axes, theme): # the two dimensions
+    def __init__(self, names): # of the two dimensions
         super().__init__(height=206)
-        self.dark(theme == "dark")
-        x, y = axes
-        self.ax = self.axes(xlabel=f"obs {x}", ylabel=f"obs {y}")
-        [dots] = self.ax.plot([], [], ".", color="white", alpha=.5, markersize=2.5)
-        [cross] = self.ax.plot([], [], "P", color=ORANGE, markersize=10, markeredgecolor="white")
+        x, y = names
+        self.ax = self.axes(xlabel=x, ylabel=y, right=BAR)
+        [dots] = self.ax.plot([], [], ".", color="white", markersize=1.6, alpha=.5)
+        [cross] = self.ax.plot([], [], "P", color="here", markersize=12)
         self.dots = self.add(dots, self.ax)
         self.cross = self.add(cross, self.ax)
         self.range = None   # of the colours
@@ -353,7 +361,12 @@ class SurfacePicture(Picture):
     def colour(self, val): # (up, across)
         "Lay values under the dots; the colours' range changes only when it must"
         self.range = cover(self.range, *span_of(val))
-        self.fill(self.ax, colour(val, *self.range))
+        self.fill(self.ax, colour(val, *self.range, self.table))
+
+    def draw(self):
+        sheet = super().draw()
+        if self.range: draw_colour_bar(sheet, self.ax.box, *self.range, self.table, self.word)
+        return sheet
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #15c571a5
 class ValueSurface(View):
@@ -367,7 +380,8 @@ class ValueSurface(View):
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
-        self.plane = PlaneOfStates(trainer.env.behaviours[who].observation_space, self.changed)
+        space = trainer.env.behaviours[who].observation_space
+        self.plane = PlaneOfStates(space, dimension_names(trainer.env, space), self.changed)
         self.picks = self.plane.picks
         self.widget = widgets.VBox([self.image, self.plane.widget])
         self.build()
@@ -375,7 +389,7 @@ class ValueSurface(View):
     def build(self):
         "A new picture for the dimensions that are chosen"
         self.plane.limits = [None, None]
-        self.picture = self.kind(self.plane.axes, self.theme)
+        self.picture = self.kind([self.plane.names[axis] for axis in self.plane.axes])
 
     @classmethod
     def fits(cls, trainer, who):
@@ -401,7 +415,7 @@ class ValueSurface(View):
         here = trainer.obs[self.who][:1]
         known = with_stored(here, trainer.learners.get(self.who), self.stored)
         limits = self.plane.cover(known)
-        across, up = self.plane.cells
+        across, up = self.plane.few if moving else self.plane.cells
         plane = plane_through(here[0], axes, limits, (across, up))
         val = self.thought(trainer, np.concatenate([here, plane]))
         picture = self.picture
@@ -412,10 +426,6 @@ class ValueSurface(View):
         here, dark, bright = map(short, (float(val[0]), *picture.range))
         self.said = f"value here {here}; dark {dark} … bright {bright}"
         self.show(picture.draw(), moving)
-
-    def dark(self, on):
-        super().dark(on)
-        self.picture.dark(on)
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #f2154ad5
 class ValueTrace(View):
@@ -429,7 +439,7 @@ class ValueTrace(View):
         super().__init__(trainer, who)
         self.picture = Picture()
         self.ax = self.picture.axes(xlabel="step of the episode", ylabel="value")
-        [line] = self.ax.plot([], [], color=BLUE, linewidth=1.6)
+        [line] = self.ax.plot([], [], linewidth=1.6)
         self.line = self.picture.add(line, self.ax)
         self.begin(trainer)
 
@@ -467,6 +477,3 @@ class ValueTrace(View):
         self.picture.limits(self.ax, *self.limits)
         self.said = f"value here {short(float(val[-1]))}, step {end - 1} of the episode"
         self.show(self.picture.draw(), moving)
-
-    def dark(self, on):
-        self.picture.dark(on)
