@@ -23,7 +23,7 @@ from rlbench.training.rule import BrokenOff
 from rlbench.training.trainer import Trainer
 from tests.cases import CASES
 from tests.test_player import SMALL, eventually
-from tests.test_workbench import bench, part, pixels, view     # noqa: F401
+from tests.test_workbench import bench, has_picture, part, seen_of, view     # noqa: F401
 
 REPLAY = dict(seed=0, learning_starts=20, batch_size=8)
 LAKE = dict(seed=0, env_settings=dict(is_slippery=False))
@@ -647,15 +647,15 @@ def test_reset_and_load_keep_the_cards_and_forget_what_was_seen(bench, tmp_path,
     page = wb.page
     cards = page.cards
     parts = [page.toggles.children, page.views.children, [card.widget.model_id for card in cards]]
-    pictures = [card.view.image for card in cards if card.view.image.value and card.view.name != "curve"]
-    shown = [card.view.text() for card in cards], [pixels(one) for one in pictures]
+    pictures = [card.view.image for card in cards if has_picture(card)]
+    shown = [card.view.text() for card in cards], [seen_of(one) for one in pictures]
     wb.step("update", 3).step("episode").save(tmp_path / "run.rlb")
     press(page.keys, "step")
     wb.reset()
     assert page.cards == cards and not page.complaint
     assert [page.toggles.children, page.views.children, [card.widget.model_id for card in page.cards]] == parts
-    now = [card.view.text() for card in cards], [pixels(one) for one in pictures]
-    assert now == shown                              # as if nothing had happened; the curve may keep a wider margin
+    now = [card.view.text() for card in cards], [seen_of(one) for one in pictures]
+    assert now == shown                              # as if nothing had happened
     assert view(wb, "curve").returns.points == []
     wb.load(tmp_path / "run.rlb")
     assert page.cards == cards and "last episode" in view(wb, "curve").text()

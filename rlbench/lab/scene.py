@@ -199,8 +199,9 @@ class Line(NamedTuple):
     def paint(self, easel):
         fill = easel.ink(self.colour)
         if self.alpha < 1: fill = mixed(fill, easel.face["face"], self.alpha)
-        for piece in stretches(np.clip(self.points, -FARTHEST, FARTHEST)):
-            places = easel.at(piece)
+        for piece in stretches(self.points):
+            places = easel.at(np.clip(piece, -FARTHEST, FARTHEST))
+            if len(places) < 2 and self.kind != "dots": continue
             if self.kind == "area": easel.pen.polygon(places, fill)
             elif self.kind == "dots": paint_dots(easel.pen, places, self.width * FINE / 2, fill)
             else: paint_line(easel.pen, places, fill, max(1, round(self.width * FINE)), self.kind == "dashed")
@@ -208,7 +209,7 @@ class Line(NamedTuple):
 # %% ../../nbs/8_lab/80_scene.ipynb #77392321
 def mixed(fill, ground, share):
     "A colour between that of ink and its ground"
-    one, other = (np.array(ImageColor.getrgb(code)) for code in (fill, ground))
+    one, other = (np.array(ImageColor.getrgb(code) if isinstance(code, str) else code) for code in (fill, ground))
     return tuple((share * one + (1 - share) * other).astype(int).tolist())
 
 def paint_dots(pen, places, radius, fill):
@@ -286,8 +287,11 @@ class Pen:
 
     def box(self, box, *look):
         "A Box, where that is somewhere"
-        edges = [float(x) for x in box]
-        if math.isfinite(sum(edges)): self.marks.append(Box(*edges, *look))
+        edges = [min(max(float(x), -FARTHEST), FARTHEST) for x in box if math.isfinite(x)]
+        if len(edges) < 4: return
+        left, right = sorted(edges[::2])
+        top, bottom = sorted(edges[1::2])
+        self.marks.append(Box(left, top, right, bottom, *look))
 
     def rectangle(self, box, fill=None, outline=None, width=1):
         self.box(box, fill, outline, width)
@@ -328,7 +332,7 @@ class Sheet:
 
     def text(self, x, y, words, anchor="la", size=10, fill="text"):
         "Words at a pixel; the anchor says which point of the words stands there"
-        if math.isfinite(x + y):
+        if abs(x) < FARTHEST and abs(y) < FARTHEST:
             self.marks.append(Words(float(x), float(y), str(words), anchor, size, fill))
 
     def plane(self, box, image, smooth=True):
