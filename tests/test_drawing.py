@@ -101,7 +101,7 @@ def ink_box(image):
     (lambda sheet: sheet.pen.line([(20, 40), (60, 40)], "value", 4), (20, 38, 60, 42)),
     (lambda sheet: sheet.pen.dots([(40, 40)], "value", 10), (35, 35, 45, 45)),
     (lambda sheet: sheet.plane((20, 30, 60, 50), np.zeros((2, 2, 3), np.uint8)), (20, 30, 60, 50)),
-    (lambda sheet: sheet.marks.append(Window(20, 30, 60, 50, (Line([(0, 40), (90, 40)], "value", 50),))),
+    (lambda sheet: sheet.marks.append(Window(20, 30, 60, 50, (Line(np.array([(0, 40), (90, 40)]), "value", 50),))),
      (20, 30, 60, 50)),
 ])
 def test_the_painter_puts_a_mark_where_its_numbers_say(draw, box):

@@ -46,15 +46,29 @@ class Grid {
     const world = this.world = this.model.get("world"), wide = 400;
     this.side = Math.min(wide / world.cols, 330 / world.rows, 96);
     const width = this.side * world.cols, height = this.side * world.rows;
-    this.svg.setAttribute("viewBox", `-1 -1 ${width + 2} ${height + 2}`);
-    this.svg.style.maxWidth = `${width + 2}px`;
+    this.wide = Math.max(width, 150);
+    this.svg.setAttribute("viewBox", `-1 -1 ${this.wide + 2} ${height + 30}`);
+    this.svg.style.maxWidth = `${this.wide + 2}px`;
     this.svg.replaceChildren();
     this.cells = [];
     for (let row = 0; row < world.rows; row++) {
       const line = make("g", { role: "row" }, this.svg);
       for (let col = 0; col < world.cols && this.cells.length < world.states; col++) this.cells.push(this.cell(line, row, col));
     }
+    this.bar = make("g", { class: "rl-colour-bar", "aria-hidden": true, transform: `translate(0 ${height + 5})` }, this.svg);
+    this.told = null;
     this.draw();
+  }
+
+  legend({ low, high, palette }) {                             // which colour stands for which number
+    const told = [low, high, palette[0]].join();
+    if (told === this.told) return;
+    this.told = told;
+    this.bar.replaceChildren();
+    const n = palette.length, wide = Math.min(this.wide, 260), left = (this.wide - wide) / 2;
+    palette.forEach((fill, i) => make("rect", { x: left + wide * i / n, y: 0, width: wide / n + .4, height: 7, fill }, this.bar));
+    for (const [share, anchor] of [[0, "start"], [.5, "middle"], [1, "end"]])
+      make("text", { x: left + share * wide, y: 18, "font-size": 10, fill: "var(--rl-ink)", "text-anchor": anchor }, this.bar).textContent = short(low + share * (high - low));
   }
 
   cell(line, row, col) {
@@ -92,6 +106,7 @@ class Grid {
   draw() {
     const frame = this.model.get("frame"), selected = this.model.get("selected");
     if (!this.cells || !frame.values) return;
+    this.legend(frame);
     this.cells.forEach((cell, state) => {
       const open = !this.world.void[state] && !this.world.ends[state];
       cell.inner.replaceChildren();

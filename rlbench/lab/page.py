@@ -26,7 +26,7 @@ from .owner import Closed, asked_of
 from .pins_view import PinsView
 from .term_views import TermsView
 from .timebar import StopsBar, TimeBar
-from .screen import Card, Screen
+from .screen import RATE, Card, Screen
 from .return_views import ReturnsView
 from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
@@ -390,7 +390,7 @@ class Page(Furnished):
 
     def calm(self, on):
         "Less motion is wanted, or not"
-        self.rate = 2. if on else 10.
+        self.rate = 2. if on else RATE
 
     def live(self):
         "The page for a display, as {MIME type: data}; nothing once it is closed"

@@ -154,6 +154,10 @@ class Box(NamedTuple):
         draw(inside, easel.ink(self.fill), easel.ink(self.frame), round(FINE * self.width))
 
 # %% ../../nbs/8_lab/80_scene.ipynb #29591ec3
+def pairs(places):
+    "Numbers x, y, x, y … or pairs of them as (n, 2)"
+    return np.asarray(places, float).reshape(-1, 2)
+
 FARTHEST = 5000     # pixels; nobody looks farther
 
 def tenths(points):
@@ -162,7 +166,6 @@ def tenths(points):
 
 def stretches(points):
     "The pieces (k, 2) of points (n, 2) between those that are not finite"
-    points = np.asarray(points, float).reshape(-1, 2)
     known = np.isfinite(points).all(1)
     if known.all(): return [points] if len(points) else []
     pieces = np.split(points, np.flatnonzero(~known))
@@ -171,12 +174,16 @@ def stretches(points):
 # %% ../../nbs/8_lab/80_scene.ipynb #033e2a8e
 def way_through(points):
     "Points (n, 2) as a way of SVG, in tenths of a pixel"
-    pieces = [" ".join(map(str, tenths(piece).ravel().tolist())) for piece in stretches(points)]
-    return "".join(f"M{piece}" for piece in pieces)
+    known = np.isfinite(points).all(1)
+    places = tenths(np.where(known[:, None], points, 0))
+    if known.all(): return "M" + " ".join(map(str, places.ravel().tolist())) if len(places) else ""
+    first = np.diff(known, prepend=False) & known
+    marked = zip(places.tolist(), np.where(first, "M", " ").tolist(), known.tolist())
+    return "".join(f"{mark}{x} {y}" for (x, y), mark, there in marked if there)
 
 def spots_at(points):
     "Points (n, 2) as a way of SVG that only touches them"
-    return "".join(f"M{x} {y}h0" for piece in stretches(points) for x, y in tenths(piece).tolist())
+    return "".join(f"M{x} {y}h0" for x, y in tenths(points[np.isfinite(points).all(1)]).tolist())
 
 # %% ../../nbs/8_lab/80_scene.ipynb #2ec5dab3
 class Line(NamedTuple):
@@ -276,10 +283,6 @@ class Window(NamedTuple):
         easel.image.paste(seen, box[:2])
 
 # %% ../../nbs/8_lab/80_scene.ipynb #5d63f264
-def pairs(places):
-    "Numbers x, y, x, y … or pairs of them as (n, 2)"
-    return np.asarray(places, float).reshape(-1, 2)
-
 class Pen:
     "Puts boxes, lines and areas on a list of marks; arguments as for pillow's pen"
     def __init__(self, marks):

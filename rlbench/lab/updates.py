@@ -111,7 +111,8 @@ class UpdateView(View):
         if last.index is not None:
             draw_rows_used(sheet, learner.memory, as_numpy(last.index))
         self.said = update_text(learner)
-        self.names.value = " ".join(map(number_button, learner_row(learner, "")))
+        if not (moving and self.names.value):      # which numbers there are hardly ever changes
+            self.names.value = " ".join(map(number_button, learner_row(learner, "")))
         self.show(sheet, moving)
 
 # %% ../../nbs/8_lab/832_updates.ipynb #241dce9e
