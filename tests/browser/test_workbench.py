@@ -140,6 +140,9 @@ def test_an_error_is_shown(lab):
     shot(page, "error-light")
 
 
+SHADE = "([part, what]) => getComputedStyle(part)[what].match(/[0-9.]+/g).slice(0, 3).map(Number)"
+
+
 def test_a_small_world_is_clicked_and_read_by_keyboard(lab):
     page = start(lab, CLIFF, theme="JupyterLab Dark")
     page.locator(".rl-step-episode").click()
@@ -155,8 +158,9 @@ def test_a_small_world_is_clicked_and_read_by_keyboard(lab):
     page.locator(".rl-pick-truth select").select_option(label="error of the value")
     page.locator(".rl-pick-learned select").select_option(label="learned Q of each action")
     page.locator(".rl-grid-learned .rl-wedge").first.wait_for()
-    dark = lab.pixels(".rl-image-curve")
-    assert dark["ink"] == dark["width"] * dark["height"]          # a dark face: no pixel is nearly white
+    words = page.locator(".rl-image-curve text", has_text="environment steps")
+    assert min(page.evaluate(SHADE, [words.element_handle(), "fill"])) > 150          # bright words on a dark card
+    assert max(page.evaluate(SHADE, [page.locator(".rl-view-curve").element_handle(), "backgroundColor"])) < 80
     page.locator(".rl-play").click()
     page.wait_for_timeout(2000)
     page.locator(".rl-pause").click()
@@ -308,7 +312,7 @@ NAMELESS = """() => {
   const named = part => part.title || part.getAttribute('aria-label') || part.innerText || part.alt
     || [...part.labels ?? []].some(label => label.innerText.trim());
   const seen = part => part.offsetParent || part.closest('svg');
-  const kinds = 'input, select, button, img, [role=slider], [role=grid]';
+  const kinds = 'input, select, button, img, [role=img], [role=slider], [role=grid]';
   const parts = document.querySelectorAll(`.rl-root :is(${kinds})`);
   return [...parts].filter(part => seen(part) && !named(part)).map(part => part.outerHTML); }"""
 UNTOLD = """() => [...document.querySelectorAll('.rl-hp [class*=rl-hp-]')]
@@ -321,7 +325,7 @@ def test_everything_has_a_name_and_every_setting_a_tooltip(lab):
     page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40"))
     page.wait_for_timeout(500)
     assert (page.evaluate(NAMELESS), page.evaluate(UNTOLD), page.evaluate(LIVE)) == ([], [], 1)
-    assert page.locator(".rl-image-curve").get_attribute("alt") == "Learning curve: no episode has ended yet"
+    assert page.locator(".rl-image-curve").get_attribute("aria-label") == "Learning curve: no episode has ended yet"
     assert page.locator(".rl-speed [role=slider]").get_attribute("aria-valuetext") == "full speed"
     page.locator(".rl-step-update").click()
     page.locator(".rl-status", has_text="updates 1").wait_for()
