@@ -18,15 +18,17 @@ import numpy as np
 from matplotlib import colormaps
 from PIL import Image, ImageDraw, ImageFont
 
+from .colours import HERE, POLICY, VALUE
+
 # %% ../../nbs/8_lab/80_drawing.ipynb #5a6f9e7f
 FACES = dict(
     light=dict(face="#ffffff", text="#3c3c3c", faint="#dcdcdc", empty="#ececec"),
     dark=dict(face="#212121", text="#cfcfcf", faint="#444444", empty="#2f2f2f"))
 
 # %% ../../nbs/8_lab/80_drawing.ipynb #bdce2e6f
-BLUE = "#3b82c4"
-ORANGE = "#d9730d"
-GREEN = "#2a9d78"
+BLUE = POLICY
+ORANGE = HERE
+GREEN = VALUE
 
 # %% ../../nbs/8_lab/80_drawing.ipynb #835cf1e4
 def colour_table(name):
