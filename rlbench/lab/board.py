@@ -14,18 +14,19 @@ from traitlets import Bool, Dict, Unicode
 from .components import read_asset
 from .looks import FRESH, in_place, is_wanted, left_of
 
-# %% ../../nbs/8_lab/8507_board.ipynb #bbc57606
+# %% ../../nbs/8_lab/8507_board.ipynb #c06ba947
 def for_page(layout):
     "A layout as the page has it"
     return layout | dict(cards=[[name, *size] for name, size in layout["cards"].items()])
 
 def from_page(told):
     "As much as can be read of what a page, or the browser's memory, says of a layout"
-    try: cards = {name: [width, height] for name, width, height in told.get("cards", [])}
+    try:
+        cards = {name: [width, height] for name, width, height in told.get("cards", [])}
     except (TypeError, ValueError): cards = {}
     return {field: told[field] for field in FRESH if field in told} | dict(cards=cards)
 
-# %% ../../nbs/8_lab/8507_board.ipynb #e99e2556
+# %% ../../nbs/8_lab/8507_board.ipynb #c86c5acc
 def this_notebook():
     "The path of the notebook that is run, as far as the host tells; else nothing, and the page takes its address"
     return os.environ.get("JPY_SESSION_NAME", "")
@@ -33,7 +34,7 @@ def this_notebook():
 class Board(anywidget.AnyWidget):
     "The place of the cards around it on the page"
     _esm = read_asset("layout.js")
-    layout = Dict().tag(sync=True)          # the present one; set from both sides
+    plan = Dict().tag(sync=True)            # the present layout; set from both sides
     kept = Dict().tag(sync=True)            # what the browser remembers: a layout and its look; empty: nothing
     brought = Dict().tag(sync=True)         # what it remembered from the last time
     fresh = Bool(True).tag(sync=True)       # nobody has arranged anything yet
@@ -43,7 +44,7 @@ class Board(anywidget.AnyWidget):
     def __init__(self):
         super().__init__(notebook=this_notebook())
 
-# %% ../../nbs/8_lab/8507_board.ipynb #0ba55023
+# %% ../../nbs/8_lab/8507_board.ipynb #04fc0fe0
 class Arrangement:
     "The present layout of a page"
 
@@ -55,7 +56,7 @@ class Arrangement:
         self.opened = set()         # cards that are to be seen though there is nothing to see yet
         self.board = Board()
         self.telling = False
-        self.board.observe(self.hear, ["layout", "brought"])
+        self.board.observe(self.hear, ["plan", "brought"])
 
     def hear(self, change):
         "The page has changed it, or remembers another one"
@@ -69,7 +70,7 @@ class Arrangement:
         self.begun = self.begun or self.look
         self.layout = layout
         self.telling = True
-        self.board.layout = for_page(layout)
+        self.board.plan = for_page(layout)
         self.telling = False
 
     def remember(self, at_first): # the layout of the look that it began with
@@ -77,18 +78,19 @@ class Arrangement:
         same = self.look == self.begun and self.layout == at_first
         self.board.kept = {} if same else for_page(self.layout) | dict(look=self.look)
 
-# %% ../../nbs/8_lab/8507_board.ipynb #a2bb0fac
-def with_card(layout, name, on):
+# %% ../../nbs/8_lab/8507_board.ipynb #965021ec
+def with_card(layout, name, on,
+              width=1): # that a card of that kind has
     "The same layout, with a card on the page or without it"
     away = [other for other in layout["away"] if other != name]
     if not on: return layout | dict(away=[*away, name])
     layout = layout | dict(away=away)
     if is_wanted(name, layout): return layout
-    return layout | dict(cards=layout["cards"] | {name: [1, 0]})
+    return layout | dict(cards=layout["cards"] | {name: [width, 0]})
 
-def told_layout(layout, look, names):
+# %% ../../nbs/8_lab/8507_board.ipynb #2e02b0c5
+def told_layout(layout, look, widths): # {name of a card that is there: width that its kind has}
     "A layout with all cards that are there by name, in their order, so that it can be put into a cell"
-    usual = {name: [1, 0] for name in names}
-    there = [name for name in in_place(names, layout) if is_wanted(name, layout)]
-    cards = {name: layout["cards"].get(name, usual[name]) for name in there}
+    there = [name for name in in_place(list(widths), layout) if is_wanted(name, layout)]
+    cards = {name: layout["cards"].get(name, [widths[name], 0]) for name in there}
     return dict(look=look) | layout | dict(cards=cards)

@@ -1,4 +1,4 @@
-// Lays the cards around it out in full rows, and lets a person move, size and close them. The kernel holds the truth: `layout`.
+// Lays the cards around it out in full rows, and lets a person move, size and close them. The kernel holds the truth: `plan`.
 const TRACKS = 60;                                             // of a row: halves, thirds, quarters, fifths and sixths are whole
 const CARD = 400;                                              // pixels that a card of width 1 likes to have, with usual words
 const STEP = 40, LOWEST = 120, HIGHEST = 1600, WIDEST = 4;     // pixels, pixels, pixels, cards
@@ -15,7 +15,7 @@ class Cards {
   get views() { return this.root.querySelector(".rl-views"); }
   get all() { return [...this.views.children].filter((one) => one.classList.contains("rl-card")); }
   get seen() { return this.all.filter((card) => !card.classList.contains("rl-away")); }
-  get layout() { return this.draft ?? this.model.get("layout"); }
+  get layout() { return this.draft ?? this.model.get("plan"); }
   size(card) {
     const [, width, height] = this.layout.cards.find(([name]) => name === nameOf(card)) ?? [null, 1, 0];
     const told = this.layout.cards.some(([name]) => name === nameOf(card));
@@ -73,7 +73,10 @@ function lay(page) {
   if (!page.holding) inOrder(views, cards);                    // a node that moves lets go of the pointer
   const rows = breakIntoRows(cards.map((card) => sizes.get(card).width), room).map(([start, end]) => cards.slice(start, end));
   const heights = rows.map((row, number) => placeRow(row, number, sizes));
-  rows.forEach((row, i) => row.forEach((card) => card.classList.toggle("rl-fixed", heights[i] > 0)));
+  rows.forEach((row, i) => row.forEach((card) => {
+    card.classList.toggle("rl-fixed", heights[i] > 0);
+    card.classList.toggle("rl-lone", row.length === 1 && rows.length > 1 && sizes.get(card).width < room / 1.5);
+  }));
   put(views, "gridTemplateRows", heights.map((height) => height ? `${height}px` : "auto").join(" "));
   views.classList.add("rl-laid");
   page.rows = rows;
@@ -153,7 +156,7 @@ function resize(page, card, width, height) {
 function send(page) {
   const { draft } = page;
   if (!draft) return;
-  page.model.set("layout", draft);
+  page.model.set("plan", draft);
   page.model.save_changes();
   page.draft = null;
 }
@@ -276,9 +279,9 @@ function adopt(root, model, signal) {
   const wide = new ResizeObserver(soon);
   wide.observe(page.views);
   const keeping = () => keep(model);
-  model.on("change:layout", follow);
+  model.on("change:plan", follow);
   model.on("change:kept", keeping);
-  signal.addEventListener("abort", () => { seen.disconnect(); wide.disconnect(); model.off("change:layout", follow); model.off("change:kept", keeping); });
+  signal.addEventListener("abort", () => { seen.disconnect(); wide.disconnect(); model.off("change:plan", follow); model.off("change:kept", keeping); });
   root.addEventListener("pointerdown", (event) => {
     const card = event.button === 0 && event.target.closest(".rl-views > .rl-card");
     if (!card) return;
