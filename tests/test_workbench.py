@@ -235,7 +235,7 @@ def test_views_follow_from_what_there_is_and_none_fails(bench, env, algo, expect
 
 
 def test_pictures_change_with_a_step_and_come_before_the_words(bench):
-    wb = bench(lr=.05, **SMALL)                     # large enough for every bar to move by a pixel
+    wb = bench(lr=.05, look="debug", **SMALL)       # large enough for every bar to move by a pixel
     wb.step("iteration", 2)
     seen = []
     before = shown(wb)

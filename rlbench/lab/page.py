@@ -26,6 +26,7 @@ from .kept_views import MomentsView, WeightTracesView
 from .look_panel import KeepPanel, LookMenu
 from .looks import CONTROLS, SIDES, in_place, is_wanted, left_of, look_called
 from .owner import Closed, asked_of
+from .pairs import PAIRS, pair_views
 from .pins_view import PinsView
 from .term_views import TermsView
 from .timebar import StopsBar, TimeBar
@@ -353,7 +354,7 @@ class Arranged(Furniture):
 
     def known(self):
         "Names of all cards that a layout may name"
-        kinds = [*VIEWS, *FORK_VIEWS]
+        kinds = [*VIEWS, *FORK_VIEWS, *PAIRS]
         return list(dict.fromkeys([card.view.name for card in self.cards] + [kind.name for kind in kinds]))
 
     def layout_now(self):
@@ -456,7 +457,8 @@ class Furnished(Tidy):
         before = self.kind
         self.kind = kind_of_run(trainer, who)
         kinds = chosen_views(self.wanted, trainer, who)
-        beside = [Card(view) for view in fork_views(self.player.forks, trainer, who)]
+        forks = self.player.forks
+        beside = [Card(view) for make in (fork_views, pair_views) for view in make(forks, trainer, who)]
         self.lay([*beside, *cards_for(kinds, trainer, who, cards if self.kind == before else [])])
         self.settings = settings_panel(settings, trainer, who, self.player.set)
         self.title.value = heading_html(trainer)
