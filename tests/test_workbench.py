@@ -273,9 +273,9 @@ def test_a_closed_card_is_not_drawn(bench):
     view(wb, "curve").draw = lambda trainer, moving: drawn.append(moving)
     as_page(part(wb, "show-curve"), value=False)
     wb.step("step")
-    assert drawn == [] and part(wb, "view-curve") is None
+    assert drawn == [] and "rl-away" in part(wb, "view-curve")._dom_classes
     as_page(part(wb, "show-curve"), value=True)
-    assert drawn == [False] and part(wb, "view-curve")
+    assert drawn == [False] and "rl-away" not in part(wb, "view-curve")._dom_classes
 
 
 def field_of(wb, name):
@@ -579,7 +579,7 @@ def test_the_snippet_of_two_behaviours(bench):
 # looks
 
 def test_the_theme_changes_every_picture(bench):
-    wb = bench()
+    wb = bench(look="debug")
     wb.step("update")
     before = shown(wb)
     as_page(wb.page.keys, dark=True)
@@ -614,7 +614,7 @@ def count_pictures(card, seen):
 
 
 def test_at_most_ten_pictures_a_second(bench):
-    wb = bench(driver="thread")
+    wb = bench(driver="thread", look="debug")
     times = {card.view.name: [] for card in wb.page.cards}
     for card in wb.page.cards:
         count_pictures(card, times[card.view.name])

@@ -35,7 +35,7 @@ function breakIntoRows(wishes, room) {
     cost[end] = Infinity;
     for (let start = end - 1, sum = 0; start >= 0; start--) {
       sum += Math.min(wishes[start], room);
-      if (sum > 1.35 * room && start < end - 1) break;
+      if (sum > 1.45 * room && start < end - 1) break;
       const tried = cost[start] + Math.log(sum / room) ** 2;
       if (tried < cost[end]) { cost[end] = tried; from[end] = start; }
     }
