@@ -297,60 +297,18 @@ class Counter(Orders):
         self.hear()
         self.order(self.player.ask, lambda: self.take(self.player.trainer))
 
-# %% ../../nbs/8_lab/853_page.ipynb #5fc6502f
-class Furniture(Counter):
-    "Places for everything on the page, and what is said in them"
+# %% ../../nbs/8_lab/853_page.ipynb #f7c98561
+class Arranged(Counter):
+    "Which cards and controls there are, as a layout says"
     def __init__(self, player):
         super().__init__(player)
-        self.controls = Controls(player, self.order, self.looked_at)
-        self.clock = Clock(player)
-        self.status = StatusLine()
-        self.heard = styled(widgets.HTML(""), "rl-heard")
-        self.timebar = TimeBar(player, self.order)
-        self.settings = []      # of who is looked at: a SettingsPanel, or nothing
-        self.moved = False      # when the words were said last
-        self.title = widgets.HTML("")
         self.arrangement = Arrangement(self.wish)
         self.looks = LookMenu(lambda name: self.wish(None, name))
         self.keeping = KeepPanel(self.layout_now, self.kept_look)
         self.toggles = Toggles(self.flip)
-        self.views = styled(widgets.HBox(), "rl-views")
-        self.side = styled(widgets.VBox(), "rl-side")
-        self.tools = panel("Ask and try", "rl-tools", *self.controls.aside, self.asked)
-        turn = button("", "side-toggle", "settings and tools: open or shut", lambda: None, icon="sliders")
-        ends = styled(widgets.HBox([self.looks.widget, turn]), "rl-ends")
-        top = styled(widgets.HBox([self.title, self.choice.widget, self.heard, ends]), "rl-bar", "rl-top")
-        parts = [part.widget for part in (self.controls, self.timebar, self.status, self.complaint, self.account)]
-        head = [top, *parts, self.toggles.widget]
-        self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget, self.arrangement.board])
 
-    def close(self):
-        "Take everything from the page; the picture of it stays"
-        super().close()
-        close_widgets(self.widget)
-
-    def hear(self):
-        self.heard.value = "<span>One moment …</span>"
-
-    def publish(self, owner, moving):
-        "The words, after the pictures"
-        for part in (self.controls, self.timebar, self.stops, self.forks):
-            part.follow(owner)
-        if owner.driver == "clock": self.clock.follow(owner)
-        for one in self.settings: one.follow()
-        self.status.show(owner, moving, self.choice.who)
-        begins = owner.state == "playing" and not self.moved
-        self.moved = owner.state == "playing"
-        if owner.error:
-            if owner.error != self.complaint.trace:
-                accuse(self.complaint, owner)
-        elif begins and self.complaint.passing: self.complaint.clear()
-        self.heard.value = ""
-
-# %% ../../nbs/8_lab/853_page.ipynb #f7c98561
-class Arranged(Furniture):
-    "Cards and controls where a layout says"
-    cards = ()
+    def arrange(self):
+        "Put it so; who has places for cards and controls does"
 
     def known(self):
         "Names of all cards that a layout may name"
@@ -389,8 +347,54 @@ class Arranged(Furniture):
         else: self.arrangement.opened.discard(name)
         self.wish(with_card(self.arrangement.layout, name, on, 1 + card.view.wide), self.arrangement.look)
 
+# %% ../../nbs/8_lab/853_page.ipynb #5fc6502f
+class Furniture(Arranged):
+    "Places for everything on the page, and what is said in them"
+    def __init__(self, player):
+        super().__init__(player)
+        self.controls = Controls(player, self.order, self.looked_at)
+        self.clock = Clock(player)
+        self.status = StatusLine()
+        self.heard = styled(widgets.HTML(""), "rl-heard")
+        self.timebar = TimeBar(player, self.order)
+        self.settings = []      # of who is looked at: a SettingsPanel, or nothing
+        self.moved = False      # when the words were said last
+        self.title = widgets.HTML("")
+        self.views = styled(widgets.HBox(), "rl-views")
+        self.side = styled(widgets.VBox(), "rl-side")
+        self.tools = panel("Ask and try", "rl-tools", *self.controls.aside, self.asked)
+        turn = button("", "side-toggle", "settings and tools: open or shut", lambda: None, icon="sliders")
+        ends = styled(widgets.HBox([self.looks.widget, turn]), "rl-ends")
+        top = styled(widgets.HBox([self.title, self.choice.widget, self.heard, ends]), "rl-bar", "rl-top")
+        parts = [part.widget for part in (self.controls, self.timebar, self.status, self.complaint, self.account)]
+        head = [top, *parts, self.toggles.widget]
+        self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget, self.arrangement.board])
+
+    def close(self):
+        "Take everything from the page; the picture of it stays"
+        super().close()
+        close_widgets(self.widget)
+
+    def hear(self):
+        self.heard.value = "<span>One moment …</span>"
+
+    def publish(self, owner, moving):
+        "The words, after the pictures"
+        for part in (self.controls, self.timebar, self.stops, self.forks):
+            part.follow(owner)
+        if owner.driver == "clock": self.clock.follow(owner)
+        for one in self.settings: one.follow()
+        self.status.show(owner, moving, self.choice.who)
+        begins = owner.state == "playing" and not self.moved
+        self.moved = owner.state == "playing"
+        if owner.error:
+            if owner.error != self.complaint.trace:
+                accuse(self.complaint, owner)
+        elif begins and self.complaint.passing: self.complaint.clear()
+        self.heard.value = ""
+
 # %% ../../nbs/8_lab/853_page.ipynb #d15d536f
-class Tidy(Arranged):
+class Tidy(Furniture):
     "Only what is wanted and has something to show is on the page"
     def is_seen(self, card):
         "Whether a card is on the page"
