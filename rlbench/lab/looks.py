@@ -42,7 +42,7 @@ CONTROLS = dict(
     keys="names of the keys",
 )
 
-# %% ../../nbs/8_lab/8505_looks.ipynb #a8e5df7d
+# %% ../../nbs/8_lab/8505_looks.ipynb #59d2a84d
 FRESH = dict(cards={}, away=[], others=True, hidden=[], size=1., side="auto")
 
 EXPLORE = FRESH | dict(away=["gradients", "moments", "weight_traces", "both-frame", "both-values", "both-actions"])
@@ -58,7 +58,7 @@ DEBUG = FRESH | dict(cards=dict(curve=[1, 0], update=[1, 0], gradients=[1, 0], t
 BESIDE = {"forks": [1, 0], "gap": [1, 0], "both-values": [2, 0], "both-actions": [2, 0], "both-frame": [2, 0],
           "curve": [1, 0], "frame": [1, 0]}
 COMPARE = FRESH | dict(cards=BESIDE, others=False, side="open",
-                       hidden=["cards", "learn", "time", "stops", "doctor", "explain", "judge", "files", "deeds", "keys"])
+                       hidden=["cards", "learn", "time", "stops", "doctor", "explain", "judge", "files", "keys"])
 
 PRESETS = dict(explore=EXPLORE, teach=TEACH, debug=DEBUG, compare=COMPARE)
 
@@ -190,13 +190,13 @@ def drop_look(name):
         raise ValueError(unknown("look of your own", name, looks))
     write_looks({other: look for other, look in looks.items() if other != name})
 
-# %% ../../nbs/8_lab/8505_looks.ipynb #a26204ba
+# %% ../../nbs/8_lab/8505_looks.ipynb #04cebcef
 def all_looks():
     "{name: layout} of all looks, one's own behind the others"
     return PRESETS | kept_looks()
 
 def look_called(name, known): # names of cards
     "The layout of a look; ValueError where there is none of that name"
-    looks = all_looks()
+    looks = PRESETS if name in PRESETS else all_looks()       # a broken file of one's own stops only one's own
     if name not in looks: raise ValueError(unknown("look", name, looks))
     return left_of(looks[name], known)
