@@ -244,7 +244,7 @@ def test_views_follow_from_what_there_is_and_none_fails(bench, env, algo, expect
 
 
 def test_pictures_change_with_a_step_and_come_before_the_words(bench):
-    wb = bench(lr=.05, **SMALL)                     # large enough for every bar to move by a pixel
+    wb = bench(lr=.05, look="debug", **SMALL)       # large enough for every bar to move by a pixel
     wb.step("iteration", 2)
     seen = []
     before = shown(wb)
@@ -282,9 +282,9 @@ def test_a_closed_card_is_not_drawn(bench):
     view(wb, "curve").draw = lambda trainer, moving: drawn.append(moving)
     as_page(part(wb, "show-curve"), value=False)
     wb.step("step")
-    assert drawn == [] and part(wb, "view-curve") is None
+    assert drawn == [] and "rl-away" in part(wb, "view-curve")._dom_classes
     as_page(part(wb, "show-curve"), value=True)
-    assert drawn == [False] and part(wb, "view-curve")
+    assert drawn == [False] and "rl-away" not in part(wb, "view-curve")._dom_classes
 
 
 def field_of(wb, name):
@@ -592,7 +592,7 @@ FIXED = re.compile(r'(?:fill|stroke)="(?!none|var|white|black)[^"]*"')
 
 def test_the_theme_changes_every_picture(bench):
     "On the page by the style sheet, so that nothing must be drawn anew; in the file by the painter"
-    wb = bench()
+    wb = bench(look="debug")
     wb.step("update")
     before = shown(wb)
     light = wb.image()
@@ -630,7 +630,7 @@ def count_pictures(card, seen):
 
 
 def test_at_most_ten_pictures_a_second(bench):
-    wb = bench(driver="thread")
+    wb = bench(driver="thread", look="debug")
     times = {card.view.name: [] for card in wb.page.cards}
     for card in wb.page.cards:
         count_pictures(card, times[card.view.name])

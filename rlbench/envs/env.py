@@ -127,6 +127,7 @@ def close_envs(envs):
 class VecEnv(Counting, WayBack):
     "N copies of an environment, stepped together: step({behaviour: actions}) -> {behaviour: Step}"
     steady = True       # every step is a transition in every copy
+    named = ""          # what the numbers of an observation are called, where somebody said so
 
     def __init__(self, id, single, behaviours, num_envs):
         self.id = id

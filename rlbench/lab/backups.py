@@ -205,6 +205,7 @@ class BackupView(View):
     help = ("the last update, its first row: on top what was corrected, before → after it; below what it was corrected "
             "with, by the values before it. Open circle: a state; full: an action; square: the end; "
             "max: the best of them counts")
+    needs = "update"
     drawn = None   # Node: what is on the screen
 
     def __init__(self, trainer, who):

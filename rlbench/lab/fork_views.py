@@ -15,6 +15,7 @@ import ipywidgets as widgets
 import numpy as np
 
 from ..core.settings import parse_value
+from .colours import run_tone
 from .compare import choices_differ, settings_apart, values_apart, weights_apart
 from .components import StateGrid, button, close_widgets, styled
 from .controls import captioned
@@ -22,14 +23,14 @@ from .drawing import DIVERGING, colour, draw_horizontal_bars, short
 from .fields import panel
 from .figures import Picture, cover
 from .forks import told_run
-from .scene import SERIES, Sheet
+from .scene import Sheet
 from .value_views import GridValues, SurfacePicture, ValueSurface, surveyed
 from .views import View, usual_span
 
 # %% ../../nbs/8_lab/8526_fork_views.ipynb #c1c2d6f3
 def tones_of(forks):
-    "{name: colour} of all runs; the same ones keep theirs"
-    return {name: SERIES[i % len(SERIES)] for i, name in enumerate(forks.known)}
+    "{name: (colour, dashes)} of all runs; the same ones keep theirs"
+    return {name: run_tone(place) for place, name in enumerate(forks.known)}
 
 # %% ../../nbs/8_lab/8526_fork_views.ipynb #9061ca6c
 class ForkCurves(View):
@@ -37,18 +38,19 @@ class ForkCurves(View):
     name = "forks"
     title = "Runs side by side"
     help = "mean return of the last 100 episodes of each run; the run in hand is the thick line"
+    instead = "curve"
 
     def __init__(self, forks, trainer, who):
         super().__init__(trainer, who)
         self.forks = forks
         self.picture = Picture()
         self.ax = self.picture.axes(xlabel="environment steps", ylabel="mean return")
-        self.lines = {name: self.line(tone) for name, tone in tones_of(forks).items()}
+        self.lines = {name: self.line(*tone) for name, tone in tones_of(forks).items()}
         self.limits = None, None
 
-    def line(self, tone):
+    def line(self, tone, dashes):
         "A line with nothing in it yet"
-        [line] = self.ax.plot([], [], color=tone)
+        [line] = self.ax.plot([], [], dashes, color=tone)
         return self.picture.add(line, self.ax)
 
     def draw(self, trainer, moving):
@@ -249,7 +251,7 @@ class ForksPanel:
 
     def words(self, forks, run):
         "A run in words, with its colour"
-        mark = f"<i style='background:{tones_of(forks)[run.name]}'></i>"
+        mark = f"<i style='background:{tones_of(forks)[run.name][0]}'></i>"
         star = " (in hand)" if run.pair is None else ""
         return f"<div class='rl-fork'>{mark}<b>{html.escape(run.name)}</b>{star} {html.escape(told_run(run))}</div>"
 

@@ -61,6 +61,9 @@ class HindsightView(View):
         except ConfigError: return False
         return True
 
+    def ready(self, trainer):
+        return self.found is not None
+
     def begin(self, trainer):
         self.found = None   # the last Hindsight
         self.shown = None

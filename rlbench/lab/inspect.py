@@ -210,6 +210,7 @@ class BufferView(View):
     help = ("what is stored: the newest rows, random ones, those of the last update, or sorted by a column; "
             "a click (or Enter) on a row opens the transition")
     wide = True
+    needs = "memory"
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)

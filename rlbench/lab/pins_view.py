@@ -123,6 +123,9 @@ class PinsView(View):
         self.widget = widgets.VBox([self.image, row, self.here.widget])
         self.begin(trainer)
 
+    def ready(self, trainer):
+        return any(one.who == self.who for one in pins_of(trainer).values())
+
     def begin(self, trainer):
         self.truth = Truth(model_of(trainer.env.single) if countable(trainer.env.behaviours[self.who]) else None)
         self.here.clear()

@@ -17,23 +17,20 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
+from .colours import MEANINGS, RUNS
+
 # %% ../../nbs/8_lab/80_scene.ipynb #2c50d246
 FACES = dict(
     light=dict(face="#ffffff", text="#3c3c3c", faint="#dcdcdc", empty="#ececec"),
     dark=dict(face="#212121", text="#cfcfcf", faint="#444444", empty="#2f2f2f"))
 
 # %% ../../nbs/8_lab/80_scene.ipynb #bb4385b1
-ROLES = {
-    "policy": "#3b82c4",    # what would be done: probabilities of actions
-    "value": "#2a9d78",     # what is thought of it: V, Q
-    "return": "#7865fc",    # what came of it: rewards, returns, means of them
-    "error": "#d41545",     # what was wrong: differences from a target, from the truth, from another run
-    "here": "#d9730d",      # where the run is: the present state, the chosen action, the rows in use
-    "weight": "#9a7b1f",    # of networks: weights, gradients, traces
-    "number": "#6b7f95"}    # any other quantity
+ROLES = MEANINGS | dict(
+    weight="#9a7b1f",   # of networks: weights, gradients, traces
+    number="#6b7f95")   # any other quantity
 
 # %% ../../nbs/8_lab/80_scene.ipynb #adfdfe1d
-SERIES = "#7865fc", "#b54f2d", "#2b9bab", "#0071b5", "#40a17d", "#e8590c", "#8a7a1f", "#748091"
+SERIES = *RUNS, "#8a7a1f", "#748091"
 
 # %% ../../nbs/8_lab/80_scene.ipynb #4668b0d7
 KNOWN = FACES["light"] | ROLES

@@ -108,6 +108,10 @@ class Board(Blank):
     def note(self, trainer, event):
         for listen in self.notes: listen(trainer, event)
 
+    def on_page(self):
+        "Those that a person sees, in their order"
+        return self.shown()
+
     def shown(self):
         return [card for card in self.cards if card.open and not card.broken]
 
@@ -196,7 +200,7 @@ class Screen(Board):
     def keep(self, heading, theme):
         "The picture for the file, from what is on the screen: PNG bytes"
         self.unkept = False
-        return compose(tiles_of(self.shown()), heading, theme)
+        return compose(tiles_of(self.on_page()), heading, theme)
 
     def dark(self, on):
         "All cards in the other theme"

@@ -45,7 +45,7 @@ class TimeBar:
         self.following = False
         tip = "events so far; move it to go to any of them"
         self.slider = widgets.IntSlider(value=0, min=0, max=0, tooltip=tip, continuous_update=False,
-                                        layout=dict(width="360px"))
+                                        layout=dict(width="auto"))
         self.slider.observe(self.moved, "value")
         tip = "the unit that the arrows go by"
         self.unit = widgets.Dropdown(options=list(UNIT_BITS), value="episode", tooltip=tip, layout=dict(width="100px"))
@@ -56,7 +56,7 @@ class TimeBar:
         self.menu.observe(self.chosen, "value")
         self.branches = captioned("branch", self.menu)
         self.branches.layout.display = "none"
-        self.widget = styled(widgets.HBox([captioned("event", styled(self.slider, "rl-time")),
+        self.widget = styled(widgets.HBox([styled(captioned("event", styled(self.slider, "rl-time")), "rl-events"),
                                            captioned("", back, styled(self.unit, "rl-time-unit"), ahead),
                                            self.branches]), "rl-bar", "rl-timebar")
 
@@ -95,7 +95,7 @@ class StopsBar:
     def __init__(self, player):
         self.player = player
         tip = "an expression such as td_error > 10, kl > .05, episode_return > 0; or nan"
-        self.text = widgets.Combobox(placeholder="td_error > 10", tooltip=tip, layout=dict(width="200px"))
+        self.text = widgets.Combobox(placeholder="td_error > 10", tooltip=tip, layout=dict(width="150px"))
         self.text.options = ["nan", *sorted(names_for(player.trainer))]
         add = button("break when", "break", tip, self.add, icon="hand-paper-o")
         self.said = styled(widgets.HTML(""), "rl-break-said")

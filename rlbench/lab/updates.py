@@ -89,6 +89,7 @@ class UpdateView(View):
     title = "Last update"
     help = ("histograms of what the loss named; the strip shows which stored rows were used; a click on a name says "
             "what it means")
+    needs = "update"
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
@@ -152,6 +153,7 @@ class GradientView(View):
     title = "Gradient by layer"
     help = ("length of the last gradient in every layer (weights and biases together), "
             "before it was shortened to max_grad_norm")
+    needs = "update"
     most = 10   # bars
     high = 0.   # the length that fills the page
 
@@ -268,6 +270,7 @@ class TargetsView(View):
     help = ("the rows of the last update: target = paid + discount × follows; error = target - estimate. "
             "Sort by a column; a click (or Enter) explains a row in words")
     wide = True
+    needs = "update"
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)

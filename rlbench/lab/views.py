@@ -48,6 +48,8 @@ class View:
     wide = False    # True: takes two places in a row
     shared = False  # True: shows what is the same for all behaviours, so one is enough
     said = ""       # what is shown, in words
+    needs = ""      # what must be there before there is anything to see: update or memory
+    instead = ""    # name of a card that is not needed beside this one
     note = None     # method (trainer, event) of views that remember
     begin = None    # method (trainer) of views that can go on with another run of the same kind
 
@@ -64,6 +66,12 @@ class View:
     def fits(cls, trainer, who):
         "Is there anything to see?"
         return True
+
+    def ready(self, trainer):
+        "Is there anything to see by now? Until there is, its card is not on the page"
+        learner = trainer.learners.get(self.who)
+        there = dict(update=learner and learner.last is not None, memory=learner and len(learner.memory) > 0)
+        return bool(there.get(self.needs, True))
 
     def draw(self, trainer, moving):
         "Show the present state; `moving` where another picture will follow at once"

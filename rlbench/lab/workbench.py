@@ -9,8 +9,8 @@ __all__ = ['trainer_for', 'Workbench']
 import sys
 
 from ..core.words import ConfigError, unknown
+from .arranging import Arranging
 from .controls import summary
-from .hands import Hands
 from .journal import snippet
 from .page import Page
 from .player import Player, branched, only_one, this_cell
@@ -35,7 +35,7 @@ def trainer_for(env, algo, settings):
     return env
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #b48af234
-class Looking(Hands):
+class Looking(Arranging):
     "What is asked of the page"
 
     def look_at(self, who):
@@ -61,10 +61,11 @@ class Workbench(Looking):
                  algo=None,        # algorithm, or {behaviour: algorithm or actor}, as for Trainer
                  *, driver=None,   # thread, sync or clock; None: what the host can do
                  views=None,       # view classes or their names; None: all that fit
+                 look="explore",   # how the page is arranged: explore, teach, debug, compare, or one's own
                  **settings):      # as for Trainer
         super().__init__(Player(trainer_for(env, algo, settings), usual_driver() if driver is None else driver))
         self.views = views
-        self.page = Page(self.player, views)
+        self.page = Page(self.player, views, look)
         self.player.screen = self.page
         if self.trainer is not env: self.player.own(self.trainer)
         self.player.ask(lambda: None)       # a first picture
@@ -74,7 +75,7 @@ class Workbench(Looking):
         "A second workbench at the same place, or at an event as for `rewind`, with some settings changed"
         timeline = self.player.timeline
         twin, lines = self.waited(self.player.look(lambda trainer: branched(timeline, to, n, changes)))
-        other = Workbench(twin, driver=self.player.driver, views=self.views)
+        other = Workbench(twin, driver=self.player.driver, views=self.views, look=self.page.arrangement.begun)
         other.player.adopt(twin, lines, timeline.file)
         other.player.own(twin)
         return other

@@ -49,6 +49,8 @@ class TrainerSettings:
     log_every: int = hp(1000, "environment steps between two rows of metrics", low=1, live=False)
     threads: int = hp(1, "torch threads while running; small networks are fastest with one", up="networks are large",
                       low=1, high=1024, live=False)
+    observation_names: str = hp("", "names of the numbers of an observation, units in brackets: \"x (m), v (m/s)\""
+                                    "; empty: as the environment or its manual says")
     traced: bool = hp(False, "write the operations of an update down once and run that list: the same numbers, less "
                      "Python, after a second or two", up="networks are small", live=False)
     compiled: bool = hp(False, "the same as a program of torch's compiler: less time again, after seconds for each "
@@ -387,5 +389,6 @@ def change(config, source, changes):
 def go_on_by(trainer, config):
     "A trainer and its learners go on by the settings of a config"
     trainer.settings = config.values["trainer"]
+    trainer.env.named = trainer.settings.observation_names
     for name, learner in trainer.learners.items():
         learner.adopt(config.values[name])

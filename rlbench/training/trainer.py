@@ -16,6 +16,7 @@ from ..core.settings import check_flags, check_function, whole_number
 from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
 from ..core.words import path_of
 from ..envs.find import find
+from ..envs.observations import check_names
 from .action_scale import action_scale
 from .actor import Policy
 from .checks import check_state, rehearse
@@ -211,6 +212,10 @@ class Asked(Explained):
         "A copy of the state, to come back to"
         return snapshot(state_of(self))
 
+    def save(self, path):
+        "Write the whole run to one file"
+        write_tree(path, told_whole(self), kind="checkpoint")
+
     def __repr__(self):
         cast = in_row({name: actor.algo.name for name, actor in self.actors.items()}, ": ")
         returns = means_text(self.env.episodes)
@@ -263,6 +268,8 @@ class Trainer(Asked):
         self.streams = Streams(self.settings.seed)
         vector = source.vector(envs_for(self.config), self.settings.native, self.settings.check_env)
         if self.settings.check_env: look_back(source, vector)
+        check_names(vector, self.settings.observation_names)
+        vector.named = self.settings.observation_names
         memories = memories_for(self.cast, memory)
         actors, learners = new_actors_and_learners(vector, self.cast, self.config, self.streams, memories)
         obs = vector.reset(int(self.streams["env"].integers(2**31)))
@@ -270,6 +277,7 @@ class Trainer(Asked):
 
     def set(self, *, source="python", **changes):
         "Change settings from the next event on; `source` is who says so"
+        check_names(self.env, str(changes.get("observation_names", "")))
         change(self.config, source, changes)
         go_on_by(self, self.config)
 
@@ -277,6 +285,7 @@ class Trainer(Asked):
         "Go to where a snapshot was taken, or stay where one is; FileProblem where it is not one of this run"
         put_back_or_stay(self, tree, fresh_episodes)
         self.settings = self.config.values["trainer"]
+        self.env.named = self.settings.observation_names
 
     def fresh(self, **changes):
         "A new trainer with the present settings, some of them changed, at the start"
@@ -298,10 +307,6 @@ class Trainer(Asked):
         "Let go of the environment, unless it came from outside as it is"
         if getattr(self.env, "unwrapped", self.env) is not self.source:
             self.env.close()
-
-    def save(self, path):
-        "Write the whole run to one file"
-        write_tree(path, told_whole(self), kind="checkpoint")
 
 # %% ../../nbs/6_training/64_trainer.ipynb #31d4120d
 def from_tree(path, tree, env, actors, device, fresh_episodes):

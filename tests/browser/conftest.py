@@ -107,6 +107,7 @@ class Server:
         self.env = os.environ | {name: str(folder / sub) for name, sub in own.items()}
         for sub in (*own.values(), "files"): (folder / sub).mkdir()
         self.env |= dict(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", JUPYTER_PREFER_ENV_PATH="1",
+                         RLBENCH_CONFIG_DIR=str(folder / "rlbench"),
                          NO_PROXY="127.0.0.1,localhost")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
