@@ -17,7 +17,7 @@ from ..core.batch import Batch, TextTable
 from .drawing import BLUE, ORANGE
 from .figures import Picture
 
-# %% ../../nbs/8_lab/8413_next_draws.ipynb #2a612df0
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #fec57c66
 def counted_rows(drawn):
     "Row numbers (n,) of a draw: of windows in time the first row, of stretches those that are learned from"
     if "burn" in drawn:
@@ -28,7 +28,8 @@ def drawn_now(learner):
     "Numbers (n,) of the rows that a draw would bring at this moment, without making it; none where it cannot be made"
     own = copy.deepcopy(learner.own, {id(learner.memory): learner.memory})    # the memory itself is only read
     stream = copy.deepcopy(learner.rng)
-    try: return counted_rows(learner.algo.draw(learner.memory, own, learner.fresh, stream))
+    try:
+        return counted_rows(learner.algo.draw(learner.memory, own, learner.fresh, stream))
     except ValueError: return np.zeros(0, np.int64)
 
 # %% ../../nbs/8_lab/8413_next_draws.ipynb #05345d1c

@@ -30,7 +30,7 @@ def rows_of_step(last): # Taken
     counted, _ = rows_that_count(last.batch)
     return as_numpy(last.index).reshape(-1)[counted]
 
-# %% ../../nbs/8_lab/8414_uses.ipynb #1eab808a
+# %% ../../nbs/8_lab/8414_uses.ipynb #651a2c2c
 class Uses:
     "A watcher that counts how often the rows of a memory are learned from"
 
@@ -55,12 +55,14 @@ class Uses:
 
     def catch_up(self, memory):
         "Rows that were written since have not been used"
-        if (self.seen == memory.written).all(): return
+        if (self.seen == memory.written).all():
+            return
         self.hits[memory.latest(memory.written - self.seen)] = 0
         self.seen = memory.written.copy()
 
     def __call__(self, trainer, event):
-        if event.kind != "learn" or event.who != self.who: return
+        if event.kind != "learn" or event.who != self.who:
+            return
         learner = trainer.learners[self.who]
         if learner.updates != self.updates + 1 or (learner.memory.written < self.seen).any():
             self.begin(trainer)                           # it went back; this update is not counted
@@ -127,7 +129,7 @@ def draw_facts(learner, row):
         facts.append(("weight", f"{weight:.3g} beside the least likely row's 1 {beta}"))
     return facts
 
-# %% ../../nbs/8_lab/8414_uses.ipynb #2b125985
+# %% ../../nbs/8_lab/8414_uses.ipynb #c07994ac
 def times_owed(learner, row):
     "How often a row is in the minibatches that wait"
     if not learner.todo or "index" not in learner.data: return 0
@@ -142,10 +144,11 @@ def use_facts(learner, row, used, since):
     last = int((rows_of_step(learner.last) == row).sum())
     if last: facts.append(("last update", f"{last} of its rows"))
     soon = times_owed(learner, row)
-    if soon: facts.append(("owed", f"{soon} times in the {len(learner.todo)} minibatches that wait"))
+    if soon:
+        facts.append(("owed", f"{soon} times in the {len(learner.todo)} minibatches that wait"))
     return facts
 
-# %% ../../nbs/8_lab/8414_uses.ipynb #b428c6d2
+# %% ../../nbs/8_lab/8414_uses.ipynb #7baba30a
 class WhyDrawn:
     "What decides when a stored row is drawn, and how often it was"
 
@@ -162,14 +165,15 @@ class WhyDrawn:
         self.facts = draw_facts(learner, row)
         self.facts.append(("age", f"{age:,}, of {memory.sizes[env]:,} rows of environment {env}"))
         error = errors_of(learner, np.array([row]))
-        if error is not None: self.facts.append(("TD error", short(float(error[0]))))
+        if error is not None:
+            self.facts.append(("TD error", short(float(error[0]))))
         self.facts += use_facts(learner, row, self.used, since)
 
     def __repr__(self):
         wide = max(len(what) for what, _ in self.facts)
         return "\n".join([f"row {self.row}", *(f"{what:{wide}}  {words}" for what, words in self.facts)])
 
-# %% ../../nbs/8_lab/8414_uses.ipynb #db0af5d9
+# %% ../../nbs/8_lab/8414_uses.ipynb #3e7af1a4
 class Operated(NamedTuple):
     "What an operation on a memory says of itself, each time it is done"
     who: str
@@ -191,7 +195,8 @@ def counted_again(timeline, who,
         lead(twin, timeline.album.shelf, timeline.path_to(since))
         uses = uses_of(twin, who)
         for at in range(since, goal + 1):
-            for deed in deeds.get(at, ()): repeated_deed(deed, twin, uses)
+            for deed in deeds.get(at, ()):
+                repeated_deed(deed, twin, uses)
             if at < goal: next_event(twin)
         uses.catch_up(twin.learners[who].memory)
         return uses
