@@ -163,7 +163,7 @@ class StateGrid(anywidget.AnyWidget):
 
 # %% ../../nbs/8_lab/81_components.ipynb #9ec7f19f
 class TransitionTable(anywidget.AnyWidget):
-    "Pages of rows to sort and to open"
+    "Pages of rows to sort, to open, and to choose from"
     _esm = read_asset("table.js")
     label = Unicode("transitions").tag(sync=True)
     orders = Dict().tag(sync=True)              # name of an order -> its words
@@ -173,6 +173,11 @@ class TransitionTable(anywidget.AnyWidget):
     order = Unicode("newest").tag(sync=True)    # a name in orders, or a column
     down = Bool(True).tag(sync=True)            # the largest first
     draws = Int(0).tag(sync=True)               # counts requests for another draw
+
+    picks = Bool(False).tag(sync=True)          # rows can be filtered and chosen
+    filter = Unicode("").tag(sync=True)         # asked by the page: what holds for the rows that are shown
+    chosen = List().tag(sync=True)              # ids of the rows that are chosen
+    problem = Unicode("").tag(sync=True)        # what is wrong with the filter
 
     columns = List().tag(sync=True)             # answered by the kernel: heads
     rows = List().tag(sync=True)                # lists of texts
@@ -184,7 +189,11 @@ class TransitionTable(anywidget.AnyWidget):
 
     def on_ask(self, react):
         "Call `react()` when the page wants other rows"
-        self.observe(lambda change: react(), ["start", "order", "down", "draws"])
+        self.observe(lambda change: react(), ["start", "order", "down", "draws", "filter"])
+
+    def on_choose(self, react):
+        "Call `react()` when other rows are chosen"
+        self.observe(lambda change: react(), "chosen")
 
     def on_open(self, react):
         "Call `react(id)` when a row was opened"

@@ -82,10 +82,11 @@ def rows_of_update(learner):
 # %% ../../nbs/8_lab/83_inspect.ipynb #6d40ce17
 ORDERS = dict(newest="newest", random="random", last="last update")
 
-def page_of(learner, order, down, start, size, draws=0):
+def page_of(learner, order, down, start, size, draws=0, only=None): # None, or numbers of the rows that are shown
     "Row numbers of one page in an order, and how many rows there are in all"
     if order == "last": rows = rows_of_update(learner)
     else: rows = newest_first(learner.memory)
+    if only is not None: rows = rows[np.isin(rows, only)]
     if order == "random":
         rows = np.random.default_rng(draws).permutation(rows)
     elif order not in ORDERS and len(rows):
@@ -229,12 +230,16 @@ class BufferView(View):
         self.transition.close()
         self.fill(trainer)
 
+    def only(self, learner):
+        "Numbers (n,) of the rows that are shown; None: all"
+
     def fill(self, trainer):
         "Answer the table's request for a page"
         table = self.table
         learner = trainer.learners[self.who]
         memory = learner.memory
-        rows, total = page_of(learner, table.order, table.down, table.start, table.size, table.draws)
+        how = table.order, table.down, table.start, table.size, table.draws
+        rows, total = page_of(learner, *how, self.only(learner))
         if table.start >= max(1, total):
             table.start = 0                               # asks again
             return

@@ -76,7 +76,7 @@ def check_operation(learner, verb, how):
     if verb == "prioritise":
         check_priorities(learner, how.get("to"), how.get("by"))
 
-# %% ../../nbs/8_lab/8415_operations.ipynb #472d59d9
+# %% ../../nbs/8_lab/8415_operations.ipynb #cd95d672
 def operate(player, who, # behaviour; None: the only one that learns
             verb,        # one of VERBS
             which,       # rows that are meant, as for numbers_meant; to inject: the rows
@@ -95,7 +95,7 @@ def operate(player, who, # behaviour; None: the only one that learns
     uses = uses_of(player.trainer, learner.name)
     before = Outlook(learner)
     moved = done_alone(player, deed_of(learner.name, verb, what, how), text).moved
-    if moved: uses.move(moved, learner.memory)
+    if moved: uses.move(moved, learner)
     told = done_words(verb, len(meant) or len(what.term), how)
     uses.change = DrawChange(told, before, Outlook(learner), meant, moved)
     return uses.change

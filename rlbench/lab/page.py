@@ -20,8 +20,9 @@ from .explainer import JudgePanel, MeaningPanel
 from .fields import FilesPanel, SettingsPanel
 from .fork_views import ForksPanel, fork_views
 from .hindsight_view import HindsightView
-from .inspect import BufferView
 from .kept_views import MomentsView, WeightTracesView
+from .memory_view import MemoryView
+from .operations import asked_to_operate
 from .owner import Closed, asked_of
 from .pins_view import PinsView
 from .term_views import TermsView
@@ -35,7 +36,7 @@ from .views import ActionBars, EnvFrame, LearningCurve
 # %% ../../nbs/8_lab/853_page.ipynb #b2857426
 VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, TermsView, HindsightView,
          ReturnsView, BackupView, TraceView, WeightTracesView, ModelView, QueueView, UpdateView, GradientView,
-         MomentsView, PinsView, TargetsView, BufferView)
+         MomentsView, PinsView, TargetsView, MemoryView)
 
 # %% ../../nbs/8_lab/853_page.ipynb #6df903a6
 def kinds_called(name):
@@ -358,6 +359,7 @@ class Furnished(Furniture):
             card.open = card.view.name not in closed
             card.view.dark(self.keys.dark)
             card.view.ask = partial(look_through, self, card)
+            card.view.order = partial(self.order, partial(asked_to_operate, self.player))
         switches = self.toggles.children
         self.toggles.children = toggles_for(self.cards, self.flip)
         panels = [panel.widget for panel in (self.meaning, self.forks, *self.settings, self.doctor, self.files)]

@@ -30,7 +30,7 @@ def rows_of_step(last): # Taken
     counted, _ = rows_that_count(last.batch)
     return as_numpy(last.index).reshape(-1)[counted]
 
-# %% ../../nbs/8_lab/8414_uses.ipynb #651a2c2c
+# %% ../../nbs/8_lab/8414_uses.ipynb #264d3fbb
 class Uses:
     "A watcher that counts how often the rows of a memory are learned from"
 
@@ -48,10 +48,11 @@ class Uses:
         self.seen = memory.written.copy()
         self.since = learner.updates
         self.updates = learner.updates                    # up to which it has counted
+        self.last = learner.last                          # another object where the run has gone back
 
     def goes_on(self, learner):
         "Whether a learner stands where it was seen last, or some rows later"
-        return learner.updates == self.updates and (learner.memory.written >= self.seen).all()
+        return learner.last is self.last and (learner.memory.written >= self.seen).all()
 
     def catch_up(self, memory):
         "Rows that were written since have not been used"
@@ -70,12 +71,14 @@ class Uses:
         self.catch_up(learner.memory)
         np.add.at(self.hits, rows_of_step(learner.last), 1)
         self.updates = learner.updates
+        self.last = learner.last
 
-    def move(self, moved, memory):
-        "The memory was laid anew: rows take their counts along, what was added begins with none"
+    def move(self, moved, learner):
+        "A memory was laid anew: rows take their counts along, what was added begins with none"
         self.hits = moved.carried(self.hits, 0)
         self.hits[moved.numbers[moved.added]] = 0
-        self.seen = memory.written.copy()
+        self.seen = learner.memory.written.copy()
+        self.last = learner.last
 
     def of(self, trainer, rows):
         "(n,) how often rows were learned from since update `since`"
@@ -173,7 +176,7 @@ class WhyDrawn:
         wide = max(len(what) for what, _ in self.facts)
         return "\n".join([f"row {self.row}", *(f"{what:{wide}}  {words}" for what, words in self.facts)])
 
-# %% ../../nbs/8_lab/8414_uses.ipynb #3e7af1a4
+# %% ../../nbs/8_lab/8414_uses.ipynb #ed502a55
 class Operated(NamedTuple):
     "What an operation on a memory says of itself, each time it is done"
     who: str
@@ -183,7 +186,7 @@ def repeated_deed(deed, trainer, uses):
     "Do once more what somebody did, and let counts follow"
     answer = deed.act(trainer)
     if isinstance(answer, Operated) and answer.who == uses.who and answer.moved:
-        uses.move(answer.moved, trainer.learners[uses.who].memory)
+        uses.move(answer.moved, trainer.learners[uses.who])
 
 def counted_again(timeline, who,
                   since=0): # events of the run before the first that counts

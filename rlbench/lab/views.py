@@ -42,6 +42,7 @@ class View:
     said = ""       # what is shown, in words
     note = None     # method (trainer, event) of views that remember
     begin = None    # method (trainer) of views that can go on with another run of the same kind
+    order = None    # order(who, verb, which, **how) operates on a memory: the workbench puts its own here
 
     def __init__(self, trainer, who):
         without_display()
