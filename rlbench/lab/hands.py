@@ -186,7 +186,8 @@ def entry_for(memory, row, name, value): # row: a number, or numbers (n,)
 def rows_meant(learner, which):
     "A row by its number, or those (n,) of a list, a selection or an expression; ValueError where there is none"
     if isinstance(which, str): return rows_where(learner, which)
-    if isinstance(which, (list, np.ndarray, Selection)): return numbers_meant(learner, which)
+    if isinstance(which, (list, np.ndarray, Selection)):
+        return numbers_meant(learner, which)
     if fits(int, which) and is_held(learner.memory, which): return which
     raise ValueError(f"row {which} is not held; there are {len(learner.memory):,} rows")
 
@@ -348,7 +349,8 @@ def why_of(player, row, who, since):
     "Why a row is drawn -> WhyDrawn; since: events of the run before those that count, None: as it was watched"
     learner = learner_of(player.trainer, who)
     found = numbers_meant(learner, row)
-    if len(found) > 1: raise ValueError(f"one row at a time; {len(found):,} are meant")
+    if len(found) > 1:
+        raise ValueError(f"one row at a time; {len(found):,} are meant")
     uses = uses_of(player.trainer, learner.name)
     used = uses.of(player.trainer, found)
     if since is not None:

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['AT_ONCE', 'ORDERS', 'USUAL', 'newest_first', 'is_held', 'errors_of', 'sort_key', 'rows_of_update', 'page_of',
-           'ending', 'heads_of', 'facts_html', 'action_words', 'told_transition', 'TransitionView', 'BufferView']
+           'ending', 'heads_of', 'facts_html', 'action_words', 'told_transition', 'TransitionView', 'table_of',
+           'BufferView']
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #515a6ad3
 import html
@@ -203,6 +204,20 @@ def held_text(memory):
     size = memory.nbytes / 1e6
     return f"{len(memory):,} of {most:,} rows held, {memory.added:,} added so far, {size:.1f} MB"
 
+# %% ../../nbs/8_lab/83_inspect.ipynb #7d1b0e22
+def table_of(trainer, who, rows):
+    "(heads, lines of texts) of a table of stored rows"
+    learner = trainer.learners[who]
+    memory = learner.memory
+    cells = memory.gather(rows) if len(rows) else Batch()
+    error = errors_of(learner, rows)
+    heads = heads_of(cells, memory.num_envs)
+    if error is not None or not len(rows): heads.append("TD error")
+    words = [""] * len(rows) if error is None else [short(float(one)) for one in error]
+    space = trainer.env.behaviours[who].action_space
+    acts = [action_words(trainer.env, space, cells[i].act, 4) for i in range(len(rows))]
+    return heads, [line_of(heads, row, cells[i], memory, words[i], acts[i]) for i, row in enumerate(rows)]
+
 # %% ../../nbs/8_lab/83_inspect.ipynb #7a47f567
 class BufferView(View):
     "The memory as a table, and one transition opened"
@@ -237,22 +252,13 @@ class BufferView(View):
         "Answer the table's request for a page"
         table = self.table
         learner = trainer.learners[self.who]
-        memory = learner.memory
         how = table.order, table.down, table.start, table.size, table.draws
         rows, total = page_of(learner, *how, self.only(learner))
         if table.start >= max(1, total):
             table.start = 0                               # asks again
             return
-        cells = memory.gather(rows) if len(rows) else Batch()
-        error = errors_of(learner, rows)
-        heads = heads_of(cells, memory.num_envs)
-        if error is not None or not len(rows): heads.append("TD error")
-        words = [""] * len(rows) if error is None else [short(float(one)) for one in error]
-        space = trainer.env.behaviours[self.who].action_space
-        acts = [action_words(trainer.env, space, cells[i].act, 4) for i in range(len(rows))]
-        lines = [line_of(heads, row, cells[i], memory, words[i], acts[i]) for i, row in enumerate(rows)]
-        table.show(heads, lines, rows, total)
-        self.said = held_text(memory)
+        table.show(*table_of(trainer, self.who, rows), rows, total)
+        self.said = held_text(learner.memory)
 
     def draw(self, trainer, moving):
         follows_time = self.table.order in ("newest", "last")

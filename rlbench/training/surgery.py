@@ -118,18 +118,19 @@ def check_priorities(learner, to, by):
     if not number or not 0 <= number[0] < np.inf:
         raise ValueError(f"priority {by if to is None else to!r}: expected a finite number from 0 up")
 
-# %% ../../nbs/6_training/616_surgery.ipynb #522ab182
+# %% ../../nbs/6_training/616_surgery.ipynb #fd2ef6d9
 def prioritise_rows(learner, rows, # numbers (n,)
                     to=None,       # the priority they have from now on
                     by=None):      # or how many times what they had
     "How urgent rows are, until they are learned from; ValueError says why not"
     check_priorities(learner, to, by)
     priorities = learner.own["priorities"]
-    rows = np.flatnonzero(marked(learner.memory, rows))
-    priorities.catch_up()
-    p = priorities.tree[:].copy()
-    p[rows] = p[rows] * by if to is None else to
+    every = learner.memory.latest()
+    meant = marked(learner.memory, rows)[every]
+    p = priorities.asked(every)
+    p[meant] = p[meant] * by if to is None else to
     if not 0 < p.sum() < np.inf:
         raise ValueError("no row could be drawn: the sum of all priorities would be "
                          f"{'0' if p.sum() == 0 else 'without end'}")
-    priorities.tree[rows] = p[rows]
+    priorities.catch_up()
+    priorities.tree[every[meant]] = p[meant]
