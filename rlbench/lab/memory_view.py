@@ -60,7 +60,7 @@ class SurgeryBar:
         self.widget.layout.display = "" if words else "none"
         self.urgency.layout.display = "" if urgent else "none"
 
-# %% ../../nbs/8_lab/8416_memory_view.ipynb #24198880
+# %% ../../nbs/8_lab/8416_memory_view.ipynb #a2580a8b
 class ChangeBox:
     "What the last operation on a memory changed: a sentence and a picture"
 
@@ -76,7 +76,7 @@ class ChangeBox:
         self.shown = change, dark
         self.widget.layout.display = "" if change else "none"
         if not change: return
-        undone = " Going back along the time bar undoes it."
+        undone = " Dashed: before. Going back along the time bar undoes it."
         self.words.value = html.escape(change.text + undone)
         self.image.value = encode_image(change.image(dark), moving=False)
 

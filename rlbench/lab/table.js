@@ -29,7 +29,15 @@ class Table {
     const words = "which rows: an expression such as rew > 0 and age < 1000";
     this.filter = tag("input", line, { type: "search", class: "rl-filter", placeholder: "rew > 0 and age < 1000", title: words, "aria-label": words, spellcheck: "false" });
     this.problem = tag("span", line, { class: "rl-problem", role: "status" });
-    this.filter.addEventListener("change", () => this.ask({ filter: this.filter.value.trim(), start: 0, chosen: [] }));
+    const send = () => {
+      const filter = this.filter.value.trim();
+      if (filter !== this.model.get("filter")) this.ask({ filter, start: 0, chosen: [] });
+    };
+    for (const name of ["change", "search"]) this.filter.addEventListener(name, send);
+    this.filter.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      if (event.key === "Enter") send();
+    });
   }
 
   turner(bar, sign, words, pages) {
