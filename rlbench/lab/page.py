@@ -18,6 +18,7 @@ from .components import Keys, close_widgets, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
 from .explainer import JudgePanel, MeaningPanel
 from .fields import FilesPanel, SettingsPanel
+from .flame import TimePanel
 from .fork_views import ForksPanel, fork_views
 from .hindsight_view import HindsightView
 from .inspect import BufferView
@@ -258,9 +259,10 @@ class Counter(Orders):
         self.doctor = DoctorPanel(player, self.looked_at)
         self.judge = JudgePanel(player, self.looked_at)
         self.meaning = MeaningPanel(player, self.looked_at)
+        self.time = TimePanel(player)
         self.account = ExplainPanel(player, self.looked_at, lambda: self.keys.dark)
         self.keys.on_number(self.meaning.ask)
-        looks = [part.look for part in (self.forks, self.doctor, self.account)]
+        looks = [part.look for part in (self.forks, self.doctor, self.account, self.time)]
         self.asked = styled(widgets.HBox([self.stops.widget, *looks, self.judge.widget]), "rl-bar")
 
     def looked_at(self):
@@ -291,7 +293,7 @@ class Furniture(Counter):
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard]), "rl-bar")
         bars = [part.widget for part in (self.controls, self.timebar)]
         words = [part.widget for part in (self.status, self.complaint)]
-        head = [top, *bars, self.asked, *words, self.account.widget, self.toggles]
+        head = [top, *bars, self.asked, *words, self.account.widget, self.time.widget, self.toggles]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget])
 
     def close(self):

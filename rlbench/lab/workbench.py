@@ -54,6 +54,10 @@ class Looking(Hands):
         found, _ = self.waited(self.page.meaning.ask(name))
         return found
 
+    def flame(self):
+        "Where the time of the run went -> Flame; the page shows it as well"
+        return self.waited(self.page.time.ask())
+
 # %% ../../nbs/8_lab/86_workbench.ipynb #ec47b7a1
 class Workbench(Looking):
     "A run in your hands"
