@@ -146,6 +146,9 @@ def found_node(node, *names):
         node = there[name]
     return node
 
+# %% ../../nbs/8_lab/85295_flame.ipynb #1774a5ef
+INDENT = 2 * "\N{NO-BREAK SPACE}"       # a page would forget plain ones
+
 # %% ../../nbs/8_lab/85295_flame.ipynb #0c01128c
 class Flame:
     "Where the time of a run went; a notebook shows the picture and the numbers"
@@ -168,7 +171,7 @@ class Flame:
         for bar in bars_of(self.node):
             node = bar.node
             share = f"{node.total / (self.node.total or 1):.1%}"
-            rows.append(("  " * bar.level + node.name, seconds_text(node.total), seconds_text(node.own),
+            rows.append((INDENT * bar.level + node.name, seconds_text(node.total), seconds_text(node.own),
                          f"{node.count:,}", share))
         return TextTable(("what", "total", "self", "count", "share"), rows)
 
@@ -194,7 +197,7 @@ def apart_row(level, name, one, other):
     each = [seconds_text(node.total / max(1, node.count)) if node else "" for node in (one, other)]
     gap = pair[1] - pair[0]
     sign = "-" if gap < 0 else "+"
-    return ["  " * level + name, *map(seconds_text, pair), f"{sign}{seconds_text(abs(gap))}", " → ".join(each)]
+    return [INDENT * level + name, *map(seconds_text, pair), f"{sign}{seconds_text(abs(gap))}", " → ".join(each)]
 
 # %% ../../nbs/8_lab/85295_flame.ipynb #d0c2ebcd
 class FlamePair:

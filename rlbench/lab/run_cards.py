@@ -62,9 +62,18 @@ class RunCard(RunCardParts):
         "Show another run"
         self.line = line
         self.flame.value = ""
-        self.files.options = list(checkpoint_files(line.path).items())
+        self.offer()
         self.widget.layout.display = None
         self.tell()
+
+    def offer(self):
+        "Its checkpoints as they are now; the one that is chosen stays so while it is there"
+        before = self.files.value
+        found = checkpoint_files(self.line.path)
+        self.files.options = list(found.items())
+        there = list(found.values())
+        if there:
+            self.files.index = there.index(before) if before in there else 0
 
     def tell(self):
         "Its name and its settings"

@@ -193,9 +193,13 @@ class RunCurves:
     def _repr_png_(self):
         return self.png()
 
-    def __repr__(self):
+    def words(self):
+        "Where the lines end, in words"
         said = []
         for what, bands in self.panels.items():
-            ends = [f"{band.group.label} {band.last:.4g}" for band in bands if band.singles]
+            ends = [f"{band.group.label} {band.last:.4g}" for band in named_bands(bands) if band.singles]
             said.append(f"{what}: {', '.join(ends) or 'nothing yet'}")
-        return f"RunCurves({'; '.join(said) or 'no returns yet'})"
+        return "; ".join(said) or "no returns yet"
+
+    def __repr__(self):
+        return f"RunCurves({self.words()})"

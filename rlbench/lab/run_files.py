@@ -89,7 +89,8 @@ def settings_in(config, who):
     "({name: value}, {name: who said so}) of a behaviour: its own, the trainer's, the run's, the environment's"
     told = {}
     for section in ("trainer", "run", who):
-        for name, one in config["settings"].get(section, {}).items():
+        there = config["settings"].get(section, {})
+        for name, one in there.items():
             told[f"{section}_{name}" if name in FACTS and name != "seed" else name] = one["value"], one["source"]
     for name, value in (config.get("env_settings") or {}).items():
         told[f"env_{name}"] = value, "env_settings"
@@ -123,13 +124,16 @@ def finite_number(x):
     "A number that is finite, or None"
     return x if type(x) in (int, float) and math.isfinite(x) else None
 
+# %% ../../nbs/8_lab/861_run_files.ipynb #2f1ee7a8
+NUMBERS_TOLD = {"return": "mean_return", "greedy": "eval_mean", "best": "best"}
+
 def facts_of(path, status, who, alone, held):
     "What a table shows of a behaviour, from its folder's status and newest metrics"
     numbers = newest_numbers(path / "metrics.jsonl")
     mark = "" if alone else f"{who}/"
     known = status | numbers
-    names = {"return": f"{mark}mean_return", "greedy": f"{mark}eval_mean", "best": f"{mark}best", "seconds": "time",
-             "steps": "steps", "updates": "updates"}
+    names = {fact: mark + name for fact, name in NUMBERS_TOLD.items()}
+    names |= dict(seconds="time", steps="steps", updates="updates")
     found = {fact: finite_number(known.get(name)) for fact, name in names.items()}
     started = (path / "config.json").stat().st_mtime
     return found | dict(state=state_words(status, held), started=started)
@@ -170,6 +174,18 @@ def run_folders(folder):
         raise RunProblem(f"{folder} is a run itself; the folder in which it lies is {folder.resolve().parent}")
     return sorted(path for path in folder.iterdir() if is_run(path))
 
+# %% ../../nbs/8_lab/861_run_files.ipynb #cc57837b
+def all_metrics(path):
+    "Every row of metrics of a run"
+    return MetricsFiles(path).read()
+
+def renewed(path, kept, read): # kept: {path: (stamp, what was read)}
+    "What was read before, or is read now because the folder has changed"
+    stamp = stamp_of(path)
+    if path not in kept or kept[path][0] != stamp:
+        kept[path] = stamp, read(path)
+    return kept[path][1]
+
 # %% ../../nbs/8_lab/861_run_files.ipynb #334922e7
 UNREADABLE = (RunProblem, ConfigError, FileProblem, OSError)
 
@@ -188,7 +204,7 @@ class RunReader:
         found = []
         for path in run_folders(self.folder):
             try:
-                found += self.fresh(path, self.kept, read_run)
+                found += renewed(path, self.kept, read_run)
             except UNREADABLE as problem:
                 self.left_out[path.name] = str(problem)
         return sorted(found, key=lambda line: (line["started"], line["run"]))
@@ -196,16 +212,9 @@ class RunReader:
     def rows(self, path):
         "The rows of metrics of a run; none where they cannot be read"
         try:
-            return self.fresh(path, self.told, lambda path: MetricsFiles(path).read())
+            return renewed(path, self.told, all_metrics)
         except UNREADABLE:
             return []
-
-    def fresh(self, path, kept, read):
-        "What was read before, or is read now because the folder has changed"
-        stamp = stamp_of(path)
-        if kept.get(path, (None, None))[0] != stamp:
-            kept[path] = stamp, read(path)
-        return kept[path][1]
 
 # %% ../../nbs/8_lab/861_run_files.ipynb #d01a4ecb
 def checkpoint_files(path):

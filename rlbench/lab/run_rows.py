@@ -5,15 +5,13 @@
 # %% auto #0
 __all__ = ['RunRows', 'Pulse', 'Shown', 'Selection']
 
-# %% ../../nbs/8_lab/8651_run_rows.ipynb #e429fc01
-from functools import partial
-
+# %% ../../nbs/8_lab/8651_run_rows.ipynb #5ed9574e
 import anywidget
 from traitlets import Bool, Float, Int, List
 
 from .components import TransitionTable, read_asset
 from .run_curves import LINE_TONES, named_bands
-from .run_table import cell_text, heads_of
+from .run_table import heads_of, texts_of
 
 # %% ../../nbs/8_lab/8651_run_rows.ipynb #b01f6c2b
 class RunRows(TransitionTable):
@@ -93,7 +91,7 @@ class Selection(Shown):
     def renew(self):
         "Read the folder again -> whether anything has changed"
         now = self.runs.refresh()
-        if now.lines == self.runs.lines and now.reader.left_out == self.left_out: return False
+        if (now.lines, now.reader.left_out) == (self.runs.lines, self.left_out): return False
         self.runs = now
         self.arrange()
         return True
@@ -137,11 +135,6 @@ def first_row(rows, total):
     "Where a page of rows begins when there are so many: where it did, or the last page"
     return min(rows.start, max(0, total - 1) // rows.size * rows.size)
 
-def texts_of(lines, heads):
-    "What a table says of runs, a list of words for each"
-    return [list(map(partial(cell_text, line), heads)) for line in lines]
-
-# %% ../../nbs/8_lab/8651_run_rows.ipynb #eebd922b
 def fill_rows(rows, selection, tones):
     "Answer a table's request for a page of runs"
     lines = selection.shown.lines

@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['differing', 'places_apart', 'RunGroup', 'groups_of', 'lines_where', 'heads_of', 'common_words', 'sorted_lines',
-           'RunTable', 'settings_table', 'settings_between']
+           'RunTable', 'settings_table', 'told_setting', 'settings_between']
 
-# %% ../../nbs/8_lab/862_run_table.ipynb #228ae420
+# %% ../../nbs/8_lab/862_run_table.ipynb #c85c1a78
 import ast
 import html
 import json
 import re
 import time
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -57,11 +58,6 @@ class RunGroup(NamedTuple):
     lines: list
     strata: tuple   # for each run, a number for its settings: one and the same unless several are pooled
 
-    @property
-    def apart(self):
-        "The settings in which it differs from others, as one key of the group has them"
-        return self.lines[0]
-
 # %% ../../nbs/8_lab/862_run_table.ipynb #8513f1b3
 def label_of(line, names):
     "What sets a run apart, in words"
@@ -75,6 +71,17 @@ def in_order(value):
     if isinstance(value, (int, float)): return 1, value, ""
     return 2, 0, setting_text(value)
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #3495a3f1
+def key_of(line, names):
+    "What a run has under some names, as texts"
+    return tuple(setting_text(line[name]) for name in names)
+
+def strata_of(lines, names):
+    "For each run a number, the same for those that are alike in these names"
+    keys = [key_of(line, names) for line in lines]
+    order = list(dict.fromkeys(keys))
+    return tuple(map(order.index, keys))
+
 # %% ../../nbs/8_lab/862_run_table.ipynb #a75bb4ae
 def groups_of(lines, names=None):
     "[RunGroup, …] of the runs that are alike in these names, or, with none, in all but the seed"
@@ -82,15 +89,9 @@ def groups_of(lines, names=None):
     by = differ if names is None else [*places_apart(lines), *names]
     by = list(dict.fromkeys(by))
     groups = {}
-    for line in sorted(lines, key=lambda line: [in_order(line[name]) for name in by]):
-        key = tuple(setting_text(line[name]) for name in by)
-        groups.setdefault(key, []).append(line)
-    found = []
-    for members in groups.values():
-        kinds = [tuple(setting_text(line[name]) for name in differ) for line in members]
-        order = list(dict.fromkeys(kinds))
-        found.append(RunGroup(label_of(members[0], by), members, tuple(map(order.index, kinds))))
-    return found
+    for line in sorted(lines, key=lambda line: list(map(in_order, map(line.__getitem__, by)))):
+        groups.setdefault(key_of(line, by), []).append(line)
+    return [RunGroup(label_of(some[0], by), some, strata_of(some, differ)) for some in groups.values()]
 
 # %% ../../nbs/8_lab/862_run_table.ipynb #43d51436
 def in_words(name):
@@ -98,6 +99,7 @@ def in_words(name):
     return f"{name} in words"
 
 def is_word(node):
+    "Whether a part of an expression is a text, or nothing"
     return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str))
 
 class WordWise(RowWise):
@@ -114,11 +116,12 @@ class WordWise(RowWise):
         column = ast.Name(in_words(named[0].id), ast.Load())
         return ast.Compare(column, node.ops, [ast.Constant(words[0].value or "")])
 
-# %% ../../nbs/8_lab/862_run_table.ipynb #8a1b206f
+# %% ../../nbs/8_lab/862_run_table.ipynb #555b7f30
 class RunExpression(Expression):
     "An expression about runs"
     reads = WordWise
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #166e9752
 RETURN = "last_return"      # `return` is a word of Python's own, and cannot be a name in an expression
 
 def without_return(text):
@@ -169,6 +172,7 @@ def time_text(seconds):
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 def plain_number(x):
+    "A return in a few signs"
     return f"{x:,.4g}" if abs(x) < 1000 else f"{x:,.0f}"
 
 TELLERS = dict(steps="{:,.0f}".format, updates="{:,.0f}".format, seconds=span_text, started=time_text)
@@ -179,6 +183,11 @@ def cell_text(line, name):
     value = line[name]
     if value is None: return ""
     return TELLERS.get(name, setting_text)(value)
+
+# %% ../../nbs/8_lab/862_run_table.ipynb #8b20cb0a
+def texts_of(lines, heads):
+    "What a table says of runs, a list of words for each"
+    return [list(map(partial(cell_text, line), heads)) for line in lines]
 
 # %% ../../nbs/8_lab/862_run_table.ipynb #04b70bdd
 def heads_of(lines):
@@ -227,19 +236,21 @@ class RunTable:
         "[RunGroup, …] of runs that are alike in these settings; with none: in all but the seed"
         known = names_known(self.lines)
         for name in names:
-            if name not in known: raise ValueError(unknown("setting", name, known))
+            if name not in known:
+                raise ValueError(unknown("setting", name, known))
         return groups_of(self.lines, names or None)
 
     def table(self, most=None):
         "Rows of text, at most so many"
         heads = heads_of(self.lines) if self.lines else ["run"]
-        return TextTable(heads, [[cell_text(line, name) for name in heads] for line in self.lines[:most]])
+        return TextTable(heads, texts_of(self.lines[:most], heads))
 
     def title(self):
         "How many there are, and what they have in common"
-        said = [f"{len(self)} run{'s' * (len(self) != 1)} in {self.reader.folder}", common_words(self.lines)]
+        said = [f"{len(self)} run{'s' * (len(self) != 1)} in {self.reader.folder.name}", common_words(self.lines)]
         if len(self) > 1: said.append(f"groups: {len(self.group())}")
-        if self.reader.left_out: said.append(f"cannot be read: {', '.join(self.reader.left_out)}")
+        if self.reader.left_out:
+            said.append(f"cannot be read: {', '.join(self.reader.left_out)}")
         return "; ".join(filter(None, said))
 
     def __len__(self):
@@ -260,12 +271,15 @@ def settings_table(line, every=False):
     rows = [(name, setting_text(line.settings[name]), line.sources[name]) for name in names]
     return TextTable(("setting", "value", "set by"), rows)
 
+def told_setting(line, name):
+    "A setting of a run and who said so"
+    return f"{setting_text(line.settings.get(name))} ({line.sources.get(name, 'not there')})"
+
 def settings_between(one, other):
     "Settings in which two runs differ, with who said so"
     rows = []
     for name in dict.fromkeys([*one.settings, *other.settings]):
-        pair = [setting_text(line.settings.get(name)) for line in (one, other)]
-        if pair[0] == pair[1]: continue
-        sources = [line.sources.get(name, "not there") for line in (one, other)]
-        rows.append((name, *(f"{value} ({source})" for value, source in zip(pair, sources))))
+        told = [told_setting(line, name) for line in (one, other)]
+        if setting_text(one.settings.get(name)) != setting_text(other.settings.get(name)):
+            rows.append((name, *told))
     return TextTable(("setting", one["run"], other["run"]), rows)

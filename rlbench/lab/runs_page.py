@@ -21,18 +21,18 @@ from .run_files import UNREADABLE
 from .run_rows import Pulse, RunRows, Selection
 from .run_rows import drawn_runs, fill_rows, id_of, line_with, tick_only, tones_for
 
-# %% ../../nbs/8_lab/8653_runs_page.ipynb #ff239c55
+# %% ../../nbs/8_lab/8653_runs_page.ipynb #dd4d654f
 def menu_of(name, words, tip): # words: {value: what is read}
-    "A menu whose first entry leaves the choice to the picture"
+    "A menu; the value '' leaves the choice to the picture"
     options = [(text, value) for value, text in words.items()]
     return styled(widgets.Dropdown(options=options, tooltip=tip, layout=dict(width="140px")), name)
 
 def what_menu():
-    words = {None: "both returns", "greedy": "greedy returns", "training": "in training"}
+    words = {"": "both returns", "greedy": "greedy returns", "training": "in training"}
     return menu_of("rl-runs-what", words, "which returns are drawn")
 
 def over_menu():
-    return menu_of("rl-runs-over", {None: "as counted"} | {one: f"over {one}" for one in OVER}, "over what")
+    return menu_of("rl-runs-over", {"": "as counted"} | {one: f"over {one}" for one in OVER}, "over what")
 
 # %% ../../nbs/8_lab/8653_runs_page.ipynb #a93ca58c
 def where_field():
@@ -127,9 +127,9 @@ class RunsDrawing(RunsActions):
     def draw(self):
         "Show everything as it is now"
         runs = drawn_runs(self.choice)
-        self.curves = RunCurves(runs, self.what.value, self.over.value)
+        self.curves = RunCurves(runs, self.what.value or None, self.over.value or None)
         self.picture.value = self.curves.png("dark" if self.pulse.dark else "light")
-        self.words.value = html.escape(repr(self.curves))
+        self.words.value = html.escape(self.curves.words())
         self.apart.value = ticked_apart(runs.lines)
         self.title.value = f"<div class='rl-title'>Runs<span>{html.escape(self.choice.runs.title())}</span></div>"
         if self.paper.widget.layout.display is None: self.paper.show(runs)
@@ -165,7 +165,9 @@ class RunsControls(RunsDrawing):
 
     def refresh(self):
         "Read the folder again, and show what has changed"
-        if self.said(self.choice.renew): self.draw()
+        if not self.said(self.choice.renew): return
+        self.draw()
+        if self.card.line: self.card.offer()
 
     def show_paper(self):
         "The table of a paper of what is drawn, or away with it"
