@@ -80,7 +80,7 @@ def test_the_interval_is_that_of_a_slow_double_loop(data):
     low, high = iqm_interval(x, strata)
     picks = redrawn(strata, np.random.default_rng(0)).tolist()
     for place in range(places):
-        drawn = [slow_iqm([x[one, place] for one in pick]) for pick in picks]
+        drawn = [slow_iqm(x[pick, place].tolist()) for pick in picks]
         assert np.allclose([low[place], high[place]], np.percentile(drawn, [2.5, 97.5]), rtol=1e-6, atol=1e-5)
 
 
@@ -154,7 +154,8 @@ def everything_in(folder):
 def test_looking_changes_nothing(four):
     before = everything_in(four.reader.folder)
     runs = rlbench.Runs(four.reader.folder)
-    for look in (repr, len, RunCurves): look(runs)
+    repr(runs)
+    runs.curves()._repr_png_()
     runs.paper().text("latex")
     runs.flame(0)
     runs.open(0, driver="sync").close()
@@ -226,11 +227,13 @@ def test_no_name_becomes_a_part_of_the_page(tmp_path):
 
 def test_a_run_whose_world_is_code_runs_none_of_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "world.py").write_text("open('ran', 'w')\nfrom gymnasium.envs.classic_control import CartPoleEnv as Pole")
+    code = "open('ran', 'w')\nfrom gymnasium.envs.classic_control import CartPoleEnv as Pole"
+    (tmp_path / "world.py").write_text(code)
     train("world.py:Pole", "ppo", run_id="own", progress=False, **QUICK)
     (tmp_path / "ran").unlink()
     runs = rlbench.Runs()
-    repr(runs), runs.curves(), runs.paper(), runs.flame("own"), runs.settings("own", every=True)
+    for look in (repr, RunCurves, rlbench.Runs.paper): look(runs)
+    assert runs.flame("own") and runs.settings("own", every=True)
     page = runs.show(driver="sync")
     page.card.show(runs["own"])
     page.card.pass_on()
@@ -252,10 +255,11 @@ def test_a_run_in_another_process_is_seen_running_and_then_broken_off(tmp_path):
         first = runs["far"]
         assert first["state"] == "running" and first["steps"] > 0
         page = runs.show(driver="sync")
-        while runs.refresh()["far"]["steps"] == first["steps"]: assert process.poll() is None
+        while runs.refresh()["far"]["steps"] == first["steps"]:
+            assert process.poll() is None
         beat(page.pulse)
         assert page.choice.runs["far"]["steps"] > first["steps"]
-        for _ in range(200): runs.refresh()           # the writer does not mind
+        for _ in range(100): runs.refresh()           # the writer does not mind
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGKILL)
@@ -276,7 +280,8 @@ def test_who_looks_never_keeps_a_run_from_beginning(tmp_path):
     looks.start()
     try:
         for _ in range(30):
-            with claimed(path): assert is_held(path)
+            with claimed(path):
+                assert is_held(path)
     finally:
         over.set()
         looks.join()
@@ -373,7 +378,8 @@ REFUSED = [
 
 @pytest.mark.parametrize("act, words", REFUSED, ids=[words for _, words in REFUSED])
 def test_what_cannot_be_done_is_said(four, act, words):
-    with pytest.raises((RunProblem, ValueError), match=None) as refused: act(four)
+    with pytest.raises((RunProblem, ValueError)) as refused:
+        act(four)
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
@@ -400,6 +406,7 @@ def test_reading_again_is_for_what_has_changed(tmp_path):
     for name in "ab": run_by_hand(tmp_path, name, [dict(steps=1, mean_return=1.)])
     reader = RunReader(tmp_path)
     first = reader.lines()
-    with (tmp_path / "b" / "metrics.jsonl").open("a") as file: file.write('{"steps": 2, "mean_return": 3}\n')
+    with (tmp_path / "b" / "metrics.jsonl").open("a") as file:
+        file.write('{"steps": 2, "mean_return": 3}\n')
     again = reader.lines()
     assert again[0] is first[0] and again[1] is not first[1] and again[1]["return"] == 3

@@ -146,8 +146,14 @@ def found_node(node, *names):
         node = there[name]
     return node
 
-# %% ../../nbs/8_lab/85295_flame.ipynb #1774a5ef
+# %% ../../nbs/8_lab/85295_flame.ipynb #fd25472a
 INDENT = 2 * "\N{NO-BREAK SPACE}"       # a page would forget plain ones
+
+def row_of_bar(bar, whole):
+    "A bar as a line of a table"
+    node = bar.node
+    times = seconds_text(node.total), seconds_text(node.own)
+    return INDENT * bar.level + node.name, *times, f"{node.count:,}", f"{node.total / (whole or 1):.1%}"
 
 # %% ../../nbs/8_lab/85295_flame.ipynb #0c01128c
 class Flame:
@@ -167,12 +173,7 @@ class Flame:
 
     def table(self):
         "Rows of numbers, each followed by its parts"
-        rows = []
-        for bar in bars_of(self.node):
-            node = bar.node
-            share = f"{node.total / (self.node.total or 1):.1%}"
-            rows.append((INDENT * bar.level + node.name, seconds_text(node.total), seconds_text(node.own),
-                         f"{node.count:,}", share))
+        rows = [row_of_bar(bar, self.node.total) for bar in bars_of(self.node)]
         return TextTable(("what", "total", "self", "count", "share"), rows)
 
     def __repr__(self):
@@ -226,8 +227,7 @@ class TimePanel:
 
     def __init__(self, player):
         self.player = player
-        tip = "the time of the run so far as a picture, part by part"
-        self.look = button("where does the time go?", "time", tip, self.ask, icon="clock-o")
+        self.look = button("where does the time go?", "time", "the run's timers as a picture", self.ask, icon="clock-o")
         self.said = styled(widgets.HTML(""), "rl-flame-said")
         self.away = button("close", "time-close", "take the picture away", self.close)
         self.widget = panel("Where the time goes", "rl-time", self.said, self.away)

@@ -98,8 +98,7 @@ class PaperPanel:
         self.text = widgets.Textarea(rows=6, layout=dict(width="100%"), tooltip="the table as text, to copy")
         self.paper = None
         self.kind.observe(lambda change: self.write(), "value")
-        self.widget = panel("For a paper", "rl-paper", self.shown, styled(self.kind, "rl-paper-kind"),
-                            styled(self.text, "rl-paper-text"))
+        self.widget = panel("For a paper", "rl-paper", self.shown, self.kind, self.text)
         self.widget.layout.display = "none"
 
     def show(self, runs):

@@ -90,11 +90,10 @@ class Selection(Shown):
 
     def renew(self):
         "Read the folder again -> whether anything has changed"
-        now = self.runs.refresh()
-        if (now.lines, now.reader.left_out) == (self.runs.lines, self.left_out): return False
-        self.runs = now
+        before = self.runs.lines, self.left_out
+        self.runs = self.runs.refresh()
         self.arrange()
-        return True
+        return before != (self.runs.lines, self.left_out)
 
 # %% ../../nbs/8_lab/8651_run_rows.ipynb #9982247b
 def id_of(selection, line):
