@@ -9,6 +9,7 @@ HOMES = dict( # what can be had from here, and the module it lives in
     Algorithm="algos.algorithm",
     Batch="core.batch",
     FileProblem="core.state",
+    Runs="lab.runs",
     Trainer="training.trainer",
     Workbench="lab.workbench",
     algorithms="algos.algorithm",

@@ -111,10 +111,11 @@ def tree_of(text, reader):
 # %% ../../nbs/8_lab/8405_expressions.ipynb #e09d73e5
 class Expression:
     "A text as a function of named arrays"
+    reads = RowWise             # what makes a tree of it
 
     def __init__(self, text,
                  names=None):   # that may be asked for; None: any
-        reader = RowWise(names)
+        reader = self.reads(names)
         tree = tree_of(text, reader)
         self.text = text
         self.names = list(dict.fromkeys(reader.found))

@@ -7,8 +7,8 @@ __all__ = ['FLAGS', 'KINDS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 
            'by_behaviour', 'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation',
            'text_of_evaluation', 'named_trainer', 'run_evaluate', 'run_estimate', 'drawn', 'frames_of', 'kind_of_film',
            'write_animation', 'play', 'run_play', 'run_record', 'handles', 'spaces_text', 'notebook_of', 'row_about',
-           'overview', 'kind_of', 'run_algorithms', 'run_explain', 'run_suggest', 'bench_notebook', 'run_lab',
-           'tell_line', 'carry_out']
+           'overview', 'kind_of', 'run_algorithms', 'run_explain', 'run_suggest', 'run_runs', 'bench_notebook',
+           'run_lab', 'tell_line', 'carry_out']
 
 # %% ../../nbs/9_launch/90_commands.ipynb #2fa4d380
 import importlib.util
@@ -300,6 +300,20 @@ def run_suggest(args):
     print(suggest(args.env, args.seconds, memory=args.memory))
     return 0
 
+# %% ../../nbs/9_launch/90_commands.ipynb #4b7d01aa
+def run_runs(args):
+    "The runs of a folder as a table, or as that of a paper"
+    from rlbench.lab.runs import Runs
+    try:
+        runs = Runs(args.folder)
+        if args.where: runs = runs.where(args.where)
+        if args.sort: runs = runs.sort(args.sort)
+        told = [runs.paper().text(args.paper)] if args.paper else [runs.title(), runs.table()]
+    except ValueError as problem:
+        raise ConfigError(f"command line: {problem}") from None
+    print(*told, sep="\n")
+    return 0
+
 # %% ../../nbs/9_launch/90_commands.ipynb #e7d43d90
 def bench_notebook(env, algo):
     "A notebook with a workbench as text; where no algorithm is named it begins with a suggestion"
@@ -339,6 +353,7 @@ COMMANDS = dict(
     play=run_play,
     record=run_record,
     suggest=run_suggest,
+    runs=run_runs,
     lab=run_lab,
     algorithms=run_algorithms,
     explain=run_explain,

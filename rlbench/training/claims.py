@@ -68,7 +68,7 @@ def claimed(path):
     "A run's folder, made if it was not there, that nobody else writes into; RunProblem where somebody does"
     wrong = not_a_run(path)
     if wrong: raise RunProblem(wrong)
-    lock = FileLock(path / ".lock", timeout=0)
+    lock = FileLock(path / ".lock", timeout=.3)         # who only looks may ask for it as well, for an instant
     try:
         path.mkdir(parents=True, exist_ok=True)
         (path / MARKER).touch()
