@@ -235,6 +235,7 @@ class BufferView(View):
         learner = trainer.learners[self.who]
         memory = learner.memory
         rows, total = page_of(learner, table.order, table.down, table.start, table.size, table.draws)
+        self.bare = not len(memory)
         if table.start >= max(1, total):
             table.start = 0                               # asks again
             return

@@ -128,3 +128,4 @@ class TermsView(View):
         last = points[-1, 1:] if len(points) else episodes.sums[0]
         self.said = ", ".join(f"{name} {short(float(x))}" for name, x in zip(episodes.names, last))
         self.show(sheet.image, moving)
+        self.bare = not len(points) and not len(steps)

@@ -96,7 +96,7 @@ class UpdateView(View):
     def draw(self, trainer, moving):
         learner = trainer.learners[self.who]
         last = learner.last
-        if last is None: return self.blank("no update yet", moving)
+        if last is None: return self.nothing_yet("no update yet", moving)
         sheet = Sheet(theme=self.theme)
         draw_parts(sheet, last.parts)
         if last.index is not None:
@@ -158,7 +158,7 @@ class GradientView(View):
     def draw(self, trainer, moving):
         learner = trainer.learners[self.who]
         norms = layer_norms(learner)
-        if not norms: return self.blank("no update yet", moving)
+        if not norms: return self.nothing_yet("no update yet", moving)
         # falls slowly, so that one update can be compared with the next
         self.high = max(self.high * .98, *norms.values())
         sheet = Sheet(theme=self.theme)
@@ -285,6 +285,7 @@ class TargetsView(View):
         self.terms = self.last and target_terms(self.last, learner.algo.gamma)
         table = self.table
         rows = sorted_rows(self.terms, table.order, table.down) if self.terms else []
+        self.bare = not len(rows)
         if table.start >= max(1, len(rows)):
             table.start = 0                               # asks again
             return

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['MOST_STATES', 'layout_of', 'countable', 'Solution', 'Truth', 'Judgement', 'judged_states', 'state_text', 'GridValues',
-           'newest_obs', 'PlaneOfStates', 'ValueSurface', 'ValueTrace']
+           'newest_obs', 'is_vector', 'dimension_names', 'OtherDimensions', 'PlaneOfStates', 'ValueSurface',
+           'ValueTrace']
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #e327296a
 from dataclasses import dataclass
@@ -303,26 +304,106 @@ def with_stored(here, learner, most): # (1, ...) an observation; of a behaviour 
     stored = None if learner is None else newest_obs(learner.memory, most)
     return here if stored is None else np.concatenate([here, stored])
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #821ba401
+def is_vector(space):
+    "Whether observations are a few numbers, two at least"
+    return isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.shape[0] >= 2
+
+def dimension_names(env, space):
+    "A name for each of these numbers"
+    return [f"obs {i}" for i in range(space.shape[0])]
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #821ba403
+class OtherDimensions:
+    "A slider for each dimension that a plane does not show, and a switch that keeps them where the run is"
+    most = 12       # dimensions; where there are more all stay where the run is
+
+    def __init__(self, names, changed):
+        self.changed = changed
+        self.telling = False        # we move them, and nobody else
+        tip = "on: dimensions that are not shown stay where the run is; off: where their sliders are"
+        follow = widgets.Checkbox(value=True, indent=False, description="others as they are now", tooltip=tip)
+        self.follow = styled(follow, "rl-follow")
+        self.sliders = [self.slider(name) for name in names] if len(names) <= self.most else []
+        for one in (self.follow, *self.sliders): one.observe(self.turned, "value")
+        self.widget = styled(widgets.HBox(), "rl-row", "rl-others")
+
+    def slider(self, name):
+        wide = dict(width="190px")
+        tip = f"{name} in the whole picture"
+        one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", layout=wide, tooltip=tip)
+        return styled(one, "rl-other")
+
+    def offer(self, axes):
+        "These two are shown: sliders for the others"
+        sliders = [one for i, one in enumerate(self.sliders) if i not in axes]
+        self.widget.children = [self.follow, *sliders] if sliders else []
+
+    def turned(self, change):
+        "Somebody moved a slider, which then follows no more, or the switch"
+        if self.telling: return
+        if change["owner"] is not self.follow:
+            self.tell(self.follow, False)
+        self.changed(change)
+
+    def tell(self, one, value):
+        "Set a slider or the switch ourselves"
+        self.telling = True
+        try: one.value = value
+        finally: self.telling = False
+
+    def show(self, limits, here, moving): # (from, to) of each dimension, and where the run is, (D,)
+        "Sliders of this length; at rest those that follow stand where the run is"
+        if moving: return
+        for one, ends, x in zip(self.sliders, limits, here.tolist()):
+            self.stretch(one, *ends)
+            if self.follow.value: self.tell(one, x)
+
+    def stretch(self, one, low, high):
+        "Other ends of a slider; its handle stays inside"
+        if (one.min, one.max) == (low, high) or low >= high: return
+        self.telling = True
+        ends = dict(min=low, max=high)
+        for name in reversed(ends) if low > one.max else ends: setattr(one, name, ends[name])
+        one.step = (high - low) / 100
+        self.telling = False
+
+    def filled(self, here, axes): # (D,), and the two dimensions that are shown
+        "An observation (D,) whose other dimensions are where the sliders are, or where the run is"
+        here = here.copy()
+        if self.follow.value: return here
+        for i, one in enumerate(self.sliders):
+            if i not in axes: here[i] = one.value
+        return here
+
 # %% ../../nbs/8_lab/821_value_views.ipynb #5f4acf88
 class PlaneOfStates:
     "Two dimensions of the observation, chosen by menus, and what is to be seen of them"
     cells = 36, 24   # points of the plane
 
-    def __init__(self, space, changed):
+    def __init__(self, space, changed, names):
         self.space = space
+        self.names = names
         self.least = least_widths(space)
-        options = [(f"obs {i}", i) for i in range(space.shape[0])]
+        self.others = OtherDimensions(names, changed)
+        options = [(name, i) for i, name in enumerate(names)]
         order = bounded_first(space)
         self.picks = []
         for i, name, way in zip(order, ("rl-pick-x", "rl-pick-y"), ("across", "up")):
             tip = f"part of the observation that goes {way}"
-            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="82px"), tooltip=tip)
-            pick.observe(changed, "value")
+            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="120px"), tooltip=tip)
             self.picks.append(styled(pick, name))
+            pick.observe(lambda change: self.others.offer(self.axes), "value")
+            pick.observe(changed, "value")
         words = widgets.Label("across"), widgets.Label("up")
         row = widgets.HBox([words[0], self.picks[0], words[1], self.picks[1]])
-        self.widget = styled(row, "rl-row")
-        self.limits = [None, None]
+        self.widget = widgets.VBox([styled(row, "rl-row"), self.others.widget])
+        self.others.offer(self.axes)
+        self.begin()
+
+    def begin(self):
+        "Limits are found anew"
+        self.limits = [None] * len(self.names)
 
     @property
     def axes(self):
@@ -330,20 +411,20 @@ class PlaneOfStates:
 
     def cover(self, known):
         "Limits that hold these observations (n, D), within the space -> ((from, to), (from, to))"
-        for k, axis in enumerate(self.axes):
-            low, high = cover(self.limits[k], *span_of(known[:, axis]), least=self.least[axis])
-            self.limits[k] = max(low, float(self.space.low[axis])), min(high, float(self.space.high[axis]))
-        return self.limits
+        for i, column in enumerate(known.T):
+            low, high = cover(self.limits[i], *span_of(column), least=self.least[i])
+            self.limits[i] = max(low, float(self.space.low[i])), min(high, float(self.space.high[i]))
+        return [self.limits[axis] for axis in self.axes]
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #e8b1a4f8
 class SurfacePicture(Picture):
     "Colours of a plane, dots in it, and a cross"
 
-    def __init__(self, axes, theme): # the two dimensions
+    def __init__(self, names, theme): # of the two dimensions
         super().__init__(height=206)
         self.dark(theme == "dark")
-        x, y = axes
-        self.ax = self.axes(xlabel=f"obs {x}", ylabel=f"obs {y}")
+        x, y = names
+        self.ax = self.axes(xlabel=x, ylabel=y)
         [dots] = self.ax.plot([], [], ".", color="white", alpha=.5, markersize=2.5)
         [cross] = self.ax.plot([], [], "P", color=ORANGE, markersize=10, markeredgecolor="white")
         self.dots = self.add(dots, self.ax)
@@ -360,36 +441,36 @@ class ValueSurface(View):
     "V or max Q over two dimensions of the observation"
     name = "values"
     title = "Value over two dimensions"
-    help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now; "
-            "dots: stored states; cross: the current state")
+    help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now, or where their "
+            "sliders are; dots: stored states; cross: the current state")
     stored = 300   # dots
     kind = SurfacePicture
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
-        self.plane = PlaneOfStates(trainer.env.behaviours[who].observation_space, self.changed)
+        space = trainer.env.behaviours[who].observation_space
+        self.plane = PlaneOfStates(space, self.changed, dimension_names(trainer.env, space))
         self.picks = self.plane.picks
         self.widget = widgets.VBox([self.image, self.plane.widget])
         self.build()
 
     def build(self):
         "A new picture for the dimensions that are chosen"
-        self.plane.limits = [None, None]
-        self.picture = self.kind(self.plane.axes, self.theme)
+        self.picture = self.kind([self.plane.names[axis] for axis in self.plane.axes], self.theme)
 
     @classmethod
     def fits(cls, trainer, who):
-        space = trainer.env.behaviours[who].observation_space
-        vector = isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.shape[0] >= 2
+        vector = is_vector(trainer.env.behaviours[who].observation_space)
         return vector and answers(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
 
     def begin(self, trainer):
+        self.plane.begin()
         self.build()
 
     def changed(self, change):
-        "Other dimensions: new axes, and a new picture"
+        "Other dimensions have other axes; and a new picture"
         def look(trainer):
-            self.build()
+            if change["owner"] in self.picks: self.build()
             self.draw(trainer, moving=False)
         self.ask(look)
 
@@ -401,17 +482,25 @@ class ValueSurface(View):
         here = trainer.obs[self.who][:1]
         known = with_stored(here, trainer.learners.get(self.who), self.stored)
         limits = self.plane.cover(known)
+        others = self.plane.others
+        others.show(self.plane.limits, here[0], moving)
         across, up = self.plane.cells
-        plane = plane_through(here[0], axes, limits, (across, up))
-        val = self.thought(trainer, np.concatenate([here, plane]))
+        cross = others.filled(here[0], axes)
+        plane = plane_through(cross, axes, limits, (across, up))
+        val = self.thought(trainer, np.concatenate([cross[None], plane]))
         picture = self.picture
         picture.colour(val[1:].reshape(up, across))
         picture.limits(picture.ax, *limits)
         picture.dots.set_data(*known[1:, axes].T)
         picture.cross.set_data(*here[:, axes].T)
-        here, dark, bright = map(short, (float(val[0]), *picture.range))
-        self.said = f"value here {here}; dark {dark} … bright {bright}"
+        self.said = self.told(val[0])
         self.show(picture.draw(), moving)
+
+    def told(self, val):
+        "The value at the cross, and what the colours mean, in words"
+        here, dark, bright = map(short, (float(val), *self.picture.range))
+        where = "here" if self.plane.others.follow.value else "at the cross"
+        return f"value {where} {here}; dark {dark} … bright {bright}"
 
     def dark(self, on):
         super().dark(on)

@@ -40,6 +40,8 @@ class View:
     wide = False    # True: takes two places in a row
     shared = False  # True: shows what is the same for all behaviours, so one is enough
     said = ""       # what is shown, in words
+    bare = False    # True while there is nothing to show, and nothing to press: its card need not be there
+    instead = ()    # views that it stands in for, where both fit
     note = None     # method (trainer, event) of views that remember
     begin = None    # method (trainer) of views that can go on with another run of the same kind
 
@@ -71,6 +73,7 @@ class View:
     def show(self, picture, moving):
         "Put a PIL image or an array on the screen"
         self.shown = picture
+        self.bare = False
         self.image.value = encode_image(picture, moving)
 
     def blank(self, words, moving):
@@ -79,6 +82,11 @@ class View:
         sheet.text(200, 118, words, "mm", 11)
         self.said = words
         self.show(sheet.image, moving)
+
+    def nothing_yet(self, words, moving):
+        "The same where nothing came before either: its card need not be there"
+        self.blank(words, moving)
+        self.bare = True
 
     def close(self):
         "Take its widgets from the page for good"
@@ -279,6 +287,7 @@ class LearningCurve(View):
         if self.returns.points:
             self.plot(trainer.steps, trainer.env.episodes[self.who])
         self.show(self.picture.draw(), moving)
+        self.bare = not self.returns.points
 
     def plot(self, now, episodes):
         "All points up to this step"
