@@ -144,7 +144,8 @@ def judged_states(trainer, who, layout, truth):
 def state_text(layout, judged, state):
     "What is thought of a state, and the truth"
     row, col = layout.cell(state)
-    place = f"state {state} (row {row + 1}, column {col + 1})"
+    in_plane = min(layout.rows, layout.cols) > 1
+    place = f"state {state} (row {row + 1}, column {col + 1})" if in_plane else f"state {state}"
     if layout.void[state]: return f"{place} cannot be reached"
     truth = judged.truth
     known = [("value", judged.V[state])]
