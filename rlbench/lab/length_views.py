@@ -40,10 +40,12 @@ def earlier_lengths(trainer, who):
     lengths = [one.length for one in episodes.finished]
     first = episodes.total - len(lengths) + 1
     before = [(number, mean, mean) for number, mean in rows if 0 < number < first]
-    known = np.array([number for number, *_ in before] + [episodes.total])
-    means = [mean for *_, mean in before] + [episodes.mean_length]
-    numbers = range(first, episodes.total + 1)
-    return before + [(n, length, float(np.interp(n, known, means))) for n, length in zip(numbers, lengths)]
+    numbers = np.arange(first, episodes.total + 1)
+    if first == 1: means = np.cumsum(lengths) / numbers
+    else:
+        known = np.array([*(point[:2] for point in before), (episodes.total, episodes.mean_length)])
+        means = np.interp(numbers, *known.T)
+    return [*before, *zip(numbers.tolist(), lengths, means.tolist())]
 
 # %% ../../nbs/8_lab/826_length_views.ipynb #ad1e975c
 class Lengths:
@@ -133,7 +135,8 @@ class VisitsMap(View):
     "Where the last steps were spent"
     name = "visits"
     title = "Visits of the states"
-    help = "how often each state is among the steps that are stored, the last 10,000 at most; the orange frame is the agent"
+    help = ("percent of the steps that are stored, the last 10,000 at most, that were spent in each state; "
+            "the orange frame is the agent")
 
     @classmethod
     def fits(cls, trainer, who):
@@ -153,6 +156,7 @@ class VisitsMap(View):
         counts = visits(trainer.learners[self.who], self.layout.states)
         if not counts.any(): return self.nothing_yet("no step is stored yet", moving)
         at = int(trainer.obs[self.who][0])
-        self.show(grid_image(self.layout, counts.astype(float), None, at, (0, counts.max()), theme=self.theme), moving)
+        share = 100 * counts / counts.sum()
+        self.show(grid_image(self.layout, share, None, at, (0, share.max()), theme=self.theme), moving)
         seen = counts[~self.layout.closed]
         self.said = f"{counts.sum():,} steps in {(seen > 0).sum()} of {len(seen)} states, most in state {counts.argmax()}"
