@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['PALE', 'MOST_PANELS', 'along', 'gaussian_along', 'squashed_along', 'beta_along', 'density', 'distribution_here',
-           'boxes_of', 'part_of', 'kick_of', 'anywhere_yet', 'Curve', 'inside', 'normal', 'flat', 'curves_of',
-           'draw_curve', 'panel_box', 'DensityView']
+           'boxes_of', 'part_of', 'kick_of', 'anywhere_yet', 'ActionCurve', 'within', 'normal_density', 'even_density',
+           'curves_of', 'draw_curve', 'panel_box', 'DensityView']
 
 # %% ../../nbs/8_lab/827_density_views.ipynb #35e7c391
 from functools import singledispatch
@@ -84,8 +84,8 @@ def anywhere_yet(actor):
     "Whether a policy with noise still acts from anywhere, since nothing was learned"
     return hasattr(actor.algo, "exploration_noise") and not actor.nets.updates.number
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #9d8e3c49
-class Curve:
+# %% ../../nbs/8_lab/827_density_views.ipynb #67bc7a8c
+class ActionCurve:
     "What one dimension of an action may be: a name, its mode, its ends, and a density where there is one"
 
     def __init__(self, name, mode, low, high, of=None): # of(x (n,)) -> (n,)
@@ -108,27 +108,27 @@ class Curve:
         x = np.linspace(*self.ends, n)
         return None if self.of is None else (x, np.nan_to_num(self.of(x), posinf=0.))
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #79598d18
-def inside(of, low, high):
+# %% ../../nbs/8_lab/827_density_views.ipynb #ebcd1d6c
+def within(of, low, high):
     "A density that is nothing outside of some bounds"
     def cut(x):
-        within = (x > low) & (x < high)
-        return np.where(within, of(np.clip(x, low, high)), 0.)
+        there = (x > low) & (x < high)
+        return np.where(there, of(np.clip(x, low, high)), 0.)
     return cut
 
-def normal(mean, deviation):
+def normal_density(mean, deviation):
     "The density of a normal"
     def of(x):
         return np.exp(-.5 * ((x - mean) / deviation)**2) / (deviation * np.sqrt(2 * np.pi))
     return of
 
-def flat(low, high):
+def even_density(low, high):
     "The density of what is equally likely everywhere"
-    return inside(lambda x: np.full(len(x), 1 / (high - low)), low, high)
+    return within(lambda x: np.full(len(x), 1 / (high - low)), low, high)
 
 # %% ../../nbs/8_lab/827_density_views.ipynb #eee1c84a
 def curves_of(actor, dist, box, mark): # a distribution over the actions of a Box; before the number of a dimension
-    "[Curve] of all dimensions of an action"
+    "[ActionCurve] of all dimensions of an action"
     found = []
     mode = dist.mode()[0].numpy(force=True)
     kick = kick_of(actor, box) if isinstance(dist, Dirac) else None
@@ -137,10 +137,10 @@ def curves_of(actor, dist, box, mark): # a distribution over the actions of a Bo
         of = None
         if one is not None:
             of = lambda x, one=one: density(one, x)
-            if not isinstance(one, Gaussian): of = inside(of, low, high)
-        elif kick is not None and anywhere_yet(actor): of = flat(low, high)
-        elif kick is not None and kick[1][i] > 0: of = normal(x + kick[0][i], kick[1][i])
-        found.append(Curve(f"{mark}act {i}", x, low, high, of))
+            if not isinstance(one, Gaussian): of = within(of, low, high)
+        elif kick is not None and anywhere_yet(actor): of = even_density(low, high)
+        elif kick is not None and kick[1][i] > 0: of = normal_density(x + kick[0][i], kick[1][i])
+        found.append(ActionCurve(f"{mark}act {i}", x, low, high, of))
     return found
 
 # %% ../../nbs/8_lab/827_density_views.ipynb #a41a0e2a
@@ -202,7 +202,7 @@ class DensityView(View):
         if event.kind == "collect": self.taken = event.rows[self.who].act[0]
 
     def curves(self, trainer):
-        "[(Curve, what was taken last or None)] of all dimensions"
+        "[(ActionCurve, what was taken last or None)] of all dimensions"
         actor = trainer.actors[self.who]
         dist = distribution_here(actor, trainer.obs[self.who][:1])
         found = []

@@ -16,6 +16,7 @@ from ..core.words import unknown
 from ..envs.actions import action_names
 from .accounts import explain_update
 from .breakpoints import Prefers
+from .evaluations import evaluate_every, evaluations_of, watching_evaluations
 from .filters import rows_where
 from .inspect import action_words, is_held
 from .owner import Goal, check_possible
@@ -23,7 +24,6 @@ from .pins import pin, pins_of
 from .player import set_out_for
 from .rollouts import rollout_from
 from ..training.actor import as_batch
-from ..training.evaluate import evaluate
 from ..training.hindsight import value_against_return
 from ..training.visits import chosen_one
 
@@ -333,7 +333,17 @@ class Asking(Keeping):
 
     def evaluate(self, **how):
         "Returns of the policy, greedy if not told otherwise, on fresh environments -> Evaluation; as `evaluate`"
-        return self.waited(self.player.look(lambda trainer: evaluate(trainer, **how)))
+        by = self.waited(self.player.ask(lambda: watching_evaluations(self.trainer).play(self.trainer, **how).by))
+        return by if len(by) > 1 else next(iter(by.values()))
+
+    def evaluate_every(self, steps):
+        "Evaluate now, and on a beat of so many environment steps; None: no more"
+        return self.told(self.player.ask(lambda: evaluate_every(self.trainer, steps)))
+
+    @property
+    def evaluations(self):
+        "What evaluations found along the run, by the way to play"
+        return evaluations_of(self.trainer)
 
 # %% ../../nbs/8_lab/854_hands.ipynb #8e7ed54c
 class Hands(Asking):

@@ -13,17 +13,25 @@ import ipywidgets as widgets
 
 from .account_panel import ExplainPanel
 from .backups import BackupView, ModelView, QueueView, TraceView
+from .bandit_views import BanditView
+from .chain_views import ChainValues
 from .clinic import DoctorPanel
 from .components import Keys, close_widgets, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
+from .density_views import DensityView
+from .evaluations import EvaluationCurve
 from .explainer import JudgePanel, MeaningPanel
 from .fields import FilesPanel, SettingsPanel
 from .fork_views import ForksPanel, fork_views
 from .hindsight_view import HindsightView
+from .histories import PartsHistory
 from .inspect import BufferView
 from .kept_views import MomentsView, WeightTracesView
+from .length_views import EpisodeLengths, VisitsMap
+from .memory_views import CarryView
 from .owner import Closed, asked_of
 from .pins_view import PinsView
+from .policy_maps import PolicyMap
 from .term_views import TermsView
 from .timebar import StopsBar, TimeBar
 from .screen import Card, Screen
@@ -33,9 +41,10 @@ from .value_views import GridValues, ValueSurface, ValueTrace
 from .views import ActionBars, EnvFrame, LearningCurve
 
 # %% ../../nbs/8_lab/853_page.ipynb #b2857426
-VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, TermsView, HindsightView,
+VIEWS = (LearningCurve, EpisodeLengths, EnvFrame, BanditView, GridValues, ChainValues, ValueSurface, PolicyMap,
+         ValueTrace, VisitsMap, ActionBars, DensityView, CarryView, TermsView, EvaluationCurve, HindsightView,
          ReturnsView, BackupView, TraceView, WeightTracesView, ModelView, QueueView, UpdateView, GradientView,
-         MomentsView, PinsView, TargetsView, BufferView)
+         PartsHistory, MomentsView, PinsView, TargetsView, BufferView)
 
 # %% ../../nbs/8_lab/853_page.ipynb #6df903a6
 def kinds_called(name):
@@ -58,7 +67,9 @@ def chosen_views(wanted,  # view classes or names; None: all
         if not isinstance(one, str) and not hasattr(one, "fits"):
             raise ValueError(f"views: expected names or view classes, got {one!r}")
         kinds += kinds_called(one) if isinstance(one, str) else [one]
-    return [kind for kind in kinds if kind.fits(trainer, who)]
+    fitting = [kind for kind in kinds if kind.fits(trainer, who)]
+    replaced = {other for kind in fitting for other in getattr(kind, "instead", ())}
+    return [kind for kind in fitting if kind not in replaced]
 
 # %% ../../nbs/8_lab/853_page.ipynb #e9854ae7
 def players_text(trainer):
