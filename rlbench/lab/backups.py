@@ -229,7 +229,7 @@ class BackupView(View):
     def draw(self, trainer, moving):
         learner = trainer.learners[self.who]
         last = learner.last
-        if last is None: return self.nothing_yet("no update yet", moving)
+        if last is None: return self.blank("no update yet", moving, bare=True)
         now = told_by(learner, backup_diagram, last.batch)
         if now is None: return self.blank("this update has no diagram", moving)
         before = self.earlier.tree(learner)
@@ -277,7 +277,7 @@ class TraceView(StatesView):
     def draw(self, trainer, moving):
         traces = told_by(trainer.learners[self.who], eligibility)
         if traces is None:
-            return self.nothing_yet("no traces are kept: trace is none", moving)
+            return self.blank("no traces are kept: trace is none", moving, bare=True)
         sums = as_numpy(traces).reshape(self.layout.states, -1).sum(1)
         high = float(sums.max())
         self.said = f"{np.count_nonzero(sums):,} states have a trace, the largest is {short(high)}"
@@ -315,7 +315,8 @@ class ModelView(StatesView):
 
     def draw(self, trainer, moving):
         known = told_by(trainer.learners[self.who], learned_model)
-        if known is None: return self.nothing_yet("no model is learned", moving)
+        if known is None:
+            return self.blank("no model is learned", moving, bare=True)
         known = known.numpy()
         pairs = self.layout.states * self.layout.actions
         self.said = f"{len(known):,} of {pairs:,} pairs of state and action are known"
@@ -351,8 +352,7 @@ class QueueView(View):
     def draw(self, trainer, moving):
         queue = told_by(trainer.learners[self.who], most_urgent)
         if queue is None or not len(queue):
-            say = self.blank if self.begun else self.nothing_yet
-            return say("nothing is waiting", moving)
+            return self.blank("nothing is waiting", moving, bare=not self.begun)
         self.begun = True
         names = action_names(trainer.env, trainer.env.behaviours[self.who].action_space)
         first = queue[:self.most].numpy()

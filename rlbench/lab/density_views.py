@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['PALE', 'MOST_PANELS', 'along', 'gaussian_along', 'squashed_along', 'beta_along', 'density', 'distribution_here',
            'boxes_of', 'part_of', 'kick_of', 'anywhere_yet', 'ActionCurve', 'within', 'normal_density', 'even_density',
-           'curves_of', 'draw_curve', 'panel_box', 'DensityView']
+           'density_of', 'curves_of', 'draw_curve', 'panel_box', 'DensityView']
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #35e7c391
-from functools import singledispatch
+# %% ../../nbs/8_lab/827_density_views.ipynb #bc2f3084
+from functools import partial, singledispatch
+from math import ceil
 
 import gymnasium as gym
 import numpy as np
@@ -25,27 +26,30 @@ from ..training.actor import to_tensors
 def along(dist, i):
     "The distribution (1, 1) of dimension i of a distribution over actions (1, D); None where it has no density"
 
+# %% ../../nbs/8_lab/827_density_views.ipynb #9fd821a2
 @along.register
 def gaussian_along(dist: Gaussian, i):
     return Gaussian(dist.mean[:, i:i + 1], dist.log_std[:, i:i + 1])
 
+# %% ../../nbs/8_lab/827_density_views.ipynb #58d26e5e
 @along.register
 def squashed_along(dist: SquashedGaussian, i):
     inner = gaussian_along(dist.inner, i)
     return SquashedGaussian(inner.mean, inner.log_std, dist.low[i:i + 1], dist.width[i:i + 1])
 
+# %% ../../nbs/8_lab/827_density_views.ipynb #f577717e
 @along.register
 def beta_along(dist: Beta, i):
     return Beta(dist.alpha[:, i:i + 1], dist.beta[:, i:i + 1], dist.low[i:i + 1], dist.width[i:i + 1])
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #49121383
+# %% ../../nbs/8_lab/827_density_views.ipynb #edee57c2
 def density(one,   # a distribution (1, 1) of one number
             x):    # (n,) places
     "(n,) its density there"
     with torch.inference_mode():
         return one.logp(torch.as_tensor(x, dtype=torch.float32)[:, None]).exp().numpy(force=True)
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #9bbcf314
+# %% ../../nbs/8_lab/827_density_views.ipynb #cf8ecffe
 @torch.inference_mode()
 def distribution_here(actor, obs): # (1, ...)
     "The distribution over actions that an actor acts by; None where it does not act by one"
@@ -57,18 +61,20 @@ def distribution_here(actor, obs): # (1, ...)
     dist, *_ = policy.step(seen, carry)
     return dist
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #ffd5f030
+# %% ../../nbs/8_lab/827_density_views.ipynb #533e2f02
 def boxes_of(space):
     "[(name of the part, Box)] of an action space: itself, or its parts that are Boxes with one axis"
     parts = {"": space} if parts_of(space) is None else parts_of(space)
-    return [(name, one) for name, one in parts.items() if isinstance(one, gym.spaces.Box) and len(one.shape) == 1]
+    boxes = {name: one for name, one in parts.items() if isinstance(one, gym.spaces.Box)}
+    return [(name, one) for name, one in boxes.items() if len(one.shape) == 1]
 
+# %% ../../nbs/8_lab/827_density_views.ipynb #a9f1ab47
 def part_of(tree, name):
     "A part of a distribution or of an action by its name; without a name all of it"
     if not name: return tree
     return tree.parts.get(name) if isinstance(tree, Product) else tree[name]
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #f64695a9
+# %% ../../nbs/8_lab/827_density_views.ipynb #511abd1c
 def kick_of(actor, box): # of the actions
     "(what is added to the action (D,), deviation (D,)) of a deterministic policy's noise; None where it has none"
     algo = actor.algo
@@ -79,12 +85,12 @@ def kick_of(actor, box): # of the actions
         drift = (1 - algo.ou_theta) * actor.carry[0].numpy(force=True) * algo.exploration_noise * half
     return drift + 0 * half, algo.exploration_noise * half
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #8cc10cea
+# %% ../../nbs/8_lab/827_density_views.ipynb #39436533
 def anywhere_yet(actor):
     "Whether a policy with noise still acts from anywhere, since nothing was learned"
     return hasattr(actor.algo, "exploration_noise") and not actor.nets.updates.number
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #67bc7a8c
+# %% ../../nbs/8_lab/827_density_views.ipynb #bc75b6ff
 class ActionCurve:
     "What one dimension of an action may be: a name, its mode, its ends, and a density where there is one"
 
@@ -108,44 +114,49 @@ class ActionCurve:
         x = np.linspace(*self.ends, n)
         return None if self.of is None else (x, np.nan_to_num(self.of(x), posinf=0.))
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #ebcd1d6c
+# %% ../../nbs/8_lab/827_density_views.ipynb #bb8ce2ae
 def within(of, low, high):
     "A density that is nothing outside of some bounds"
-    def cut(x):
-        there = (x > low) & (x < high)
-        return np.where(there, of(np.clip(x, low, high)), 0.)
-    return cut
+    return lambda x: np.where((x > low) & (x < high), of(np.clip(x, low, high)), 0.)
 
+# %% ../../nbs/8_lab/827_density_views.ipynb #6c42e005
 def normal_density(mean, deviation):
     "The density of a normal"
-    def of(x):
-        return np.exp(-.5 * ((x - mean) / deviation)**2) / (deviation * np.sqrt(2 * np.pi))
-    return of
+    return partial(density, Gaussian(torch.tensor([[mean]]), torch.tensor([[deviation]]).log()))
 
+# %% ../../nbs/8_lab/827_density_views.ipynb #93c7fb52
 def even_density(low, high):
     "The density of what is equally likely everywhere"
     return within(lambda x: np.full(len(x), 1 / (high - low)), low, high)
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #eee1c84a
+# %% ../../nbs/8_lab/827_density_views.ipynb #750e4f4f
+def density_of(actor, dist, i, box, kick): # a distribution over the actions of a Box; as `kick_of` says
+    "f(x (n,)) -> (n,), the density of dimension i; None where it has none"
+    one = along(dist, i)
+    if isinstance(one, Gaussian): return partial(density, one)
+    low = float(box.low[i])
+    high = float(box.high[i])
+    if one is not None: return within(partial(density, one), low, high)
+    if kick is None: return None
+    if anywhere_yet(actor): return even_density(low, high)
+    add, deviation = kick
+    mean = float(dist.mode()[0, i]) + add[i]
+    return normal_density(mean, deviation[i]) if deviation[i] > 0 else None
+
+# %% ../../nbs/8_lab/827_density_views.ipynb #9b28af12
 def curves_of(actor, dist, box, mark): # a distribution over the actions of a Box; before the number of a dimension
     "[ActionCurve] of all dimensions of an action"
-    found = []
     mode = dist.mode()[0].numpy(force=True)
     kick = kick_of(actor, box) if isinstance(dist, Dirac) else None
-    for i, (x, low, high) in enumerate(zip(mode.tolist(), box.low.tolist(), box.high.tolist())):
-        one = along(dist, i)
-        of = None
-        if one is not None:
-            of = lambda x, one=one: density(one, x)
-            if not isinstance(one, Gaussian): of = within(of, low, high)
-        elif kick is not None and anywhere_yet(actor): of = even_density(low, high)
-        elif kick is not None and kick[1][i] > 0: of = normal_density(x + kick[0][i], kick[1][i])
-        found.append(ActionCurve(f"{mark}act {i}", x, low, high, of))
+    found = []
+    for i, ends in enumerate(zip(mode.tolist(), box.low.tolist(), box.high.tolist())):
+        found.append(ActionCurve(f"{mark}act {i}", *ends, density_of(actor, dist, i, box, kick)))
     return found
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #a41a0e2a
+# %% ../../nbs/8_lab/827_density_views.ipynb #fa6869d8
 PALE = "#93bde0"    # under lines
 
+# %% ../../nbs/8_lab/827_density_views.ipynb #a524ca31
 def draw_curve(sheet, box, curve, taken): # (left, top, right, bottom), pixels; the last action, or None
     "One dimension of an action in a box"
     left, top, right, bottom = box
@@ -169,25 +180,28 @@ def draw_curve(sheet, box, curve, taken): # (left, top, right, bottom), pixels; 
     last = "" if taken is None else f", last {short(taken)}"
     sheet.text(left, top - 1, f"{curve.name}: mode {short(curve.mode)}{last}", "la", 9)
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #c0405a4f
+# %% ../../nbs/8_lab/827_density_views.ipynb #fbf62083
 MOST_PANELS = 12
 
+# %% ../../nbs/8_lab/827_density_views.ipynb #c01218d5
 def panel_box(i, n):
-    "(left, top, right, bottom), pixels, of the i-th of n panels: one below the other, from four on in two or three rows"
-    across = 1 if n < 4 else 2 if n < 7 else 3
-    down = -(-n // across)
-    wide, tall = 384 / across, 224 / down
+    "(left, top, right, bottom), pixels, of the i-th of n panels: one below the other, or in two or three columns"
+    across = 1 + (n > 3) + (n > 6)
+    wide = 384 / across
+    tall = 224 / ceil(n / across)
     row, col = divmod(i, across)
-    return 10 + col * wide, 8 + row * tall, 10 + (col + 1) * wide - 12, 8 + (row + 1) * tall - 8
+    left = 10 + col * wide
+    top = 8 + row * tall
+    return left, top, left + wide - 12, top + tall - 8
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #a7d61aa0
+# %% ../../nbs/8_lab/827_density_views.ipynb #da190952
 class DensityView(View):
     "How likely which action is, here and now"
     name = "density"
     title = "Density of the action"
-    help = ("how likely each number of the action is at the present observation; green: the mode, which greedy play takes; "
-            "orange: the action that was taken last, one step before; thin lines: the bounds, to which an action is cut. "
-            "Of a deterministic policy what is shown is the noise on its next action")
+    help = ("how likely each number of the action is at the present observation; green: the mode, which greedy play "
+            "takes; orange: the action that was taken last, one step before; thin lines: the bounds, to which an "
+            "action is cut. Of a deterministic policy what is shown is the noise on its next action")
     taken = None    # the last action of the first environment, (D,) or in parts
 
     @classmethod
@@ -223,4 +237,5 @@ class DensityView(View):
         modes = " ".join(short(curve.mode) for curve, _ in shown)
         last = " ".join(short(last) for _, last in shown if last is not None)
         left = f"; {len(found) - len(shown)} more not shown" if len(found) > len(shown) else ""
-        self.said = f"mode {modes}{f', last action {last}' if last else ''}{left}"
+        done = f", last action {last}" if last else ""
+        self.said = f"mode {modes}{done}{left}"

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WAYS', 'Found', 'Evaluations', 'evaluations_of', 'watching_evaluations', 'evaluate_every', 'pass_evaluations',
-           'judged', 'EvaluationPicture', 'EvaluationCurve']
+           'judged', 'EvaluationPicture', 'evaluations_text', 'Beat', 'EvaluationCurve']
 
 # %% ../../nbs/8_lab/836_evaluations.ipynb #e1fe41e5
 from math import ceil
@@ -28,9 +28,10 @@ class Found(NamedTuple):
     by: dict        # {behaviour: Evaluation}
     seconds: float  # that it took
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #11b792bc
+# %% ../../nbs/8_lab/836_evaluations.ipynb #46e8ee5c
 WAYS = ("greedy", "exploring")
 
+# %% ../../nbs/8_lab/836_evaluations.ipynb #7158a891
 class Evaluations(dict):
     "{way to play: [Found]} of a run; as a watcher it adds to them on a beat"
     most = 500          # of each way, then every second one is dropped
@@ -44,7 +45,8 @@ class Evaluations(dict):
     def __call__(self, trainer, event):
         if event.kind != "collect": return
         before, self.before = self.before, trainer.steps
-        if self.every and trainer.steps // self.every > before // self.every: self.ask(trainer)
+        if self.every and trainer.steps // self.every > before // self.every:
+            self.ask(trainer)
 
     def ask(self, trainer):
         "Evaluate both ways now -> the two Found"
@@ -77,11 +79,12 @@ class Evaluations(dict):
         counts = ", ".join(f"{len(kept)} {way}" for way, kept in self.items())
         return f"Evaluations({counts}, {beat}, {self.seconds:.1f} s)"
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #047887ca
+# %% ../../nbs/8_lab/836_evaluations.ipynb #2e5b7c61
 def evaluations_of(trainer):
     "The Evaluations that watch a run; empty ones where none do"
     return next((one for one in trainer.watchers if isinstance(one, Evaluations)), Evaluations())
 
+# %% ../../nbs/8_lab/836_evaluations.ipynb #c839c4a5
 def watching_evaluations(trainer):
     "The same, which watch from now on"
     found = evaluations_of(trainer)
@@ -90,27 +93,30 @@ def watching_evaluations(trainer):
         trainer.watchers.append(found)
     return found
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #66e1a4bc
+# %% ../../nbs/8_lab/836_evaluations.ipynb #1685f976
 def evaluate_every(trainer, steps): # environment steps; None: no more
     "Evaluate now, and then on a beat of so many steps -> Evaluations"
-    if steps is not None: steps = whole_number("evaluate_every: steps", steps, low=1)
     found = watching_evaluations(trainer)
-    if steps: found.ask(trainer)            # where it cannot be done, that is said at once
-    found.every = steps
+    found.every = None
+    if steps is not None:
+        steps = whole_number("evaluate_every: steps", steps, low=1)
+        found.ask(trainer)                  # where it cannot be done, that is said at once
+        found.every = steps
     return found
 
+# %% ../../nbs/8_lab/836_evaluations.ipynb #34d6ceb5
 def pass_evaluations(old, new):
     "The beat of one run goes on with another"
     found = evaluations_of(old)
     old.watchers = [one for one in old.watchers if one is not found]
     if found.every: watching_evaluations(new).every = found.every
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #4490bae0
+# %% ../../nbs/8_lab/836_evaluations.ipynb #9a0ad13d
 def judged(trainer, who):
     "Evaluations of greedy and of exploring play, of one behaviour; what was found is kept"
     return [one.by[who] for one in watching_evaluations(trainer).ask(trainer)]
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #d93dba28
+# %% ../../nbs/8_lab/836_evaluations.ipynb #1b82804c
 class EvaluationPicture(Picture):
     "Means and deviations of two ways to play, over steps"
 
@@ -118,7 +124,8 @@ class EvaluationPicture(Picture):
         super().__init__()
         self.ax = self.axes(xlabel="environment steps", ylabel="return")
         self.lines = {}
-        for way, (style, hue) in dict(zip(WAYS, ((".-", BLUE), (".--", ORANGE)))).items():
+        looks = (".-", BLUE), (".--", ORANGE)
+        for way, (style, hue) in zip(WAYS, looks):
             for part, width in dict(mean=1.8, low=.7, high=.7).items():
                 [line] = self.ax.plot([], [], style if part == "mean" else "-", color=hue, linewidth=width)
                 self.lines[way, part] = self.add(line, self.ax)
@@ -133,30 +140,60 @@ class EvaluationPicture(Picture):
                 self.lines[way, part].set_data(steps, y)
             ends += [mean - deviation, mean + deviation]
         x, y = self.spans
-        self.spans = cover(x, 0, max(100, now), anchor=0), cover(y, *span_of(np.concatenate(ends)), least=.1, room=.25)
+        y = cover(y, *span_of(np.concatenate(ends)), least=.1, room=.25)
+        self.spans = cover(x, 0, max(100, now), anchor=0), y
         self.limits(self.ax, *self.spans)
         return self.draw()
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #da2347e3
+# %% ../../nbs/8_lab/836_evaluations.ipynb #6954b209
+def evaluations_text(told, seconds): # {way: (n, 3)}
+    "What was found last, and what all of it cost, in words"
+    words = []
+    for way, rows in told.items():
+        if not len(rows): continue
+        steps, mean, deviation = rows[-1]
+        words.append(f"{way} {mean:.4g} ± {deviation:.3g} at step {int(steps):,}")
+    count = sum(map(len, told.values()))
+    return f"{', '.join(words)}; {count} evaluation{'s' * (count > 1)} took {seconds:.1f} s"
+
+# %% ../../nbs/8_lab/836_evaluations.ipynb #bea3ce19
+class Beat:
+    "A button that evaluates now, and how many steps lie between two; `now()`, `react(steps or None)`"
+
+    def __init__(self, now, react):
+        self.react = react
+        self.telling = False        # we write it, and nobody else
+        tip = "let the policy play elsewhere, greedily and as in training"
+        self.button = button("evaluate now", "evaluate", tip, now)
+        tip = "environment steps between two evaluations; 0: only when asked"
+        self.every = widgets.BoundedIntText(value=0, min=0, max=10**9, tooltip=tip, layout=dict(width="100px"))
+        self.every.observe(self.turned, "value")
+        row = [self.button, widgets.Label("every"), styled(self.every, "rl-evaluate-every"), widgets.Label("steps")]
+        self.widget = styled(widgets.HBox(row), "rl-row")
+
+    def turned(self, change):
+        if not self.telling: self.react(change["new"] or None)
+
+    def follow(self, every):
+        "The beat that is set, whoever set it"
+        self.telling = True
+        try: self.every.value = every or 0
+        finally: self.telling = False
+
+# %% ../../nbs/8_lab/836_evaluations.ipynb #9a05785b
 class EvaluationCurve(View):
     "How well whole episodes are played, over steps"
     name = "evaluations"
     title = "Evaluations"
-    help = ("returns of whole episodes on fresh environments, with the policy of one moment; blue: greedy play, orange, "
-            "dashed: as in training; thin lines: a deviation to either side. The run notices nothing but the time. "
-            "Every so many steps: on a beat; 0: only when asked")
+    help = ("returns of whole episodes on fresh environments, with the policy of one moment; blue: greedy play, "
+            "orange, dashed: as in training; thin lines: a deviation to either side. The run notices nothing but the "
+            "time. Every so many steps: on a beat; 0: only when asked")
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
-        self.telling = False
         self.picture = EvaluationPicture()
-        tip = "let the policy play elsewhere, greedily and as in training"
-        now = button("evaluate now", "evaluate", tip, lambda: self.ask(self.measure))
-        tip = "environment steps between two evaluations; 0: only when asked"
-        self.beat = widgets.BoundedIntText(value=0, min=0, max=10**9, tooltip=tip, layout=dict(width="100px"))
-        self.beat.observe(self.turned, "value")
-        row = [now, widgets.Label("every"), styled(self.beat, "rl-evaluate-every"), widgets.Label("steps")]
-        self.widget = widgets.VBox([self.image, styled(widgets.HBox(row), "rl-row")])
+        self.beat = Beat(lambda: self.ask(self.measure), self.turn)
+        self.widget = widgets.VBox([self.image, self.beat.widget])
         self.begin(trainer)
 
     @classmethod
@@ -169,11 +206,10 @@ class EvaluationCurve(View):
         self.image.layout.display = "none"
         self.said = "not evaluated yet"
 
-    def turned(self, change):
-        "A beat was set on the page"
-        if self.telling: return
+    def turn(self, steps):
+        "Another beat"
         def look(trainer):
-            evaluate_every(trainer, change["new"] or None)
+            evaluate_every(trainer, steps)
             self.draw(trainer, moving=False)
         self.ask(look)
 
@@ -182,26 +218,14 @@ class EvaluationCurve(View):
         watching_evaluations(trainer).ask(trainer)
         self.draw(trainer, moving=False)
 
-    def follow(self, every):
-        "The beat that is set, whoever set it"
-        self.telling = True
-        try: self.beat.value = every or 0
-        finally: self.telling = False
-
     def draw(self, trainer, moving):
         found = evaluations_of(trainer)
-        self.follow(found.every)
+        self.beat.follow(found.every)
         told = {way: found.told(way, self.who, trainer.steps) for way in WAYS}
         if not any(map(len, told.values())): return
         self.image.layout.display = ""
         self.show(self.picture.tell(told, trainer.steps), moving)
-        words = []
-        for way, rows in told.items():
-            if not len(rows): continue
-            steps, mean, deviation = rows[-1]
-            words.append(f"{way} {mean:.4g} ± {deviation:.3g} at step {int(steps):,}")
-        count = sum(map(len, told.values()))
-        self.said = f"{', '.join(words)}; {count} evaluation{'s' * (count > 1)} took {found.seconds:.1f} s"
+        self.said = evaluations_text(told, found.seconds)
 
     def dark(self, on):
         super().dark(on)

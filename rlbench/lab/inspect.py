@@ -234,8 +234,8 @@ class BufferView(View):
         table = self.table
         learner = trainer.learners[self.who]
         memory = learner.memory
-        rows, total = page_of(learner, table.order, table.down, table.start, table.size, table.draws)
         self.bare = not len(memory)
+        rows, total = page_of(learner, table.order, table.down, table.start, table.size, table.draws)
         if table.start >= max(1, total):
             table.start = 0                               # asks again
             return
@@ -262,5 +262,4 @@ class BufferView(View):
         "Show one transition"
         self.transition.open(trainer, row)
 
-    def tile(self):
-        return None
+    def tile(self): return None

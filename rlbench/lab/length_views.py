@@ -78,8 +78,8 @@ class EpisodeLengths(View):
     "Steps of every episode, over episodes"
     name = "lengths"
     title = "Steps of an episode"
-    help = ("one dot for each episode, the line is the mean of the last 100; dashed: what the best policy for the present "
-            "γ needs on average, where the exact model is known: in a maze without chance the shortest path")
+    help = ("one dot for each episode, the line is the mean of the last 100; dashed: what the best policy for the "
+            "present γ needs on average, where the exact model is known: in a maze without chance the shortest path")
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
@@ -87,7 +87,7 @@ class EpisodeLengths(View):
         self.ax = self.picture.axes(xlabel="episode", ylabel="steps")
         self.lines = {}
         for name, (style, hue) in dict(each=(".", BLUE), mean=("-", GREEN), best=("--", ORANGE)).items():
-            [line] = self.ax.plot([], [], style, color=hue, alpha=.6 if style == "." else 1, markersize=4, linewidth=1.6)
+            [line] = self.ax.plot([], [], style, color=hue, markersize=4, linewidth=1.6)
             self.lines[name] = self.picture.add(line, self.ax)
         self.begin(trainer)
 
@@ -112,14 +112,16 @@ class EpisodeLengths(View):
         return self.least
 
     def draw(self, trainer, moving):
-        if not self.lengths.points: return self.nothing_yet("no episode has ended yet", moving)
+        if not self.lengths.points:
+            return self.blank("no episode has ended yet", moving, bare=True)
         number, steps, means = np.array(self.lengths.points, float).T
         least = self.best(trainer)
         self.lines["each"].set_data(number, steps)
         self.lines["mean"].set_data(number, means)
         x, y = self.limits
         shown = np.concatenate([[] if least is None else [least], usual_span(steps)])
-        self.limits = cover(x, 0, max(10, number[-1]), anchor=0), cover(y, shown.min(), shown.max(), anchor=0, least=1, room=.25)
+        y = cover(y, shown.min(), shown.max(), anchor=0, least=1, room=.25)
+        self.limits = cover(x, 0, max(10, number[-1]), anchor=0), y
         self.lines["best"].set_data(self.limits[0], [np.nan if least is None else least] * 2)
         self.picture.limits(self.ax, *self.limits)
         self.show(self.picture.draw(), moving)
@@ -140,7 +142,8 @@ class VisitsMap(View):
 
     @classmethod
     def fits(cls, trainer, who):
-        if who not in trainer.learners or not is_maze(trainer, who): return False
+        if who not in trainer.learners or not is_maze(trainer, who):
+            return False
         states = int(trainer.env.behaviours[who].observation_space.n)
         return shape_of_world(trainer.env.single.unwrapped, states) is not None
 
@@ -154,9 +157,12 @@ class VisitsMap(View):
 
     def draw(self, trainer, moving):
         counts = visits(trainer.learners[self.who], self.layout.states)
-        if not counts.any(): return self.nothing_yet("no step is stored yet", moving)
+        if not counts.any():
+            return self.blank("no step is stored yet", moving, bare=True)
         at = int(trainer.obs[self.who][0])
         share = 100 * counts / counts.sum()
-        self.show(grid_image(self.layout, share, None, at, (0, share.max()), theme=self.theme), moving)
+        image = grid_image(self.layout, share, None, at, (0, share.max()), theme=self.theme)
+        self.show(image, moving)
         seen = counts[~self.layout.closed]
-        self.said = f"{counts.sum():,} steps in {(seen > 0).sum()} of {len(seen)} states, most in state {counts.argmax()}"
+        states = f"{(seen > 0).sum()} of {len(seen)} states, most in state {counts.argmax()}"
+        self.said = f"{counts.sum():,} steps in {states}"

@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['carried_lately', 'moved_by', 'CarryPicture', 'CarryView']
 
-# %% ../../nbs/8_lab/828_memory_views.ipynb #a0ffe8c7
+# %% ../../nbs/8_lab/828_memory_views.ipynb #fddaeb10
 import numpy as np
 
+from .bandit_views import uprights
 from .drawing import BLUE, DIVERGING, ORANGE, colour, short
 from .figures import Picture, cover
 from .views import View
@@ -16,14 +17,14 @@ from .views import View
 def carried_lately(learner, most):
     "(what was carried into each of the last steps of the first environment and into the next (T, C), (T,) bool first)"
     memory = learner.memory
-    steps = min(int(memory.sizes[0]), most - 1)
-    index = memory.aged(np.arange(steps)[::-1], 0)
     now = learner.actor.carry
-    begins = memory.begins(index) if steps else np.zeros(0, bool)
-    past = memory.places["carry"][index] if steps else np.zeros((0, 0 if now is None else now.shape[1]), np.float32)
-    if now is None: return past, begins
+    steps = min(int(memory.sizes[0]), most - 1)
+    if not steps or now is None:
+        return np.zeros((0, 0), np.float32), np.zeros(0, bool)
+    index = memory.aged(np.arange(steps)[::-1], 0)
     here = now[:1].numpy(force=True)
-    return np.concatenate([past, here]), np.append(begins, not here.any())
+    carry = np.concatenate([memory.places["carry"][index], here])
+    return carry, np.append(memory.begins(index), not here.any())
 
 # %% ../../nbs/8_lab/828_memory_views.ipynb #67a9867e
 def moved_by(carry, first): # (T, C), (T,) bool
@@ -54,18 +55,18 @@ class CarryPicture(Picture):
         moved = moved_by(carry, first)
         far, span = self.spans
         known = moved[np.isfinite(moved)]
-        self.spans = cover(far, 0, float(np.abs(carry).max()), anchor=1.), cover(span, 0, known.max(initial=0.), least=.1)
+        far = cover(far, 0, float(np.abs(carry).max()), anchor=1.)
+        self.spans = far, cover(span, 0, known.max(initial=0.), least=.1)
         wide = max(1, 330 // steps)
         tall = max(1, 140 // units)
-        high = self.spans[0][1]
-        image = colour(carry.T, -high, high, DIVERGING)
+        image = colour(carry.T, -far[1], far[1], DIVERGING)
         self.fill(self.upper, image.repeat(tall, 0).repeat(wide, 1))
         self.limits(self.upper, (ago[0] - .5, .5), (-.5, units - .5))
         self.limits(self.lower, (ago[0] - .5, .5), (0., self.spans[1][1]))
         self.change.set_data(ago, moved)
+        at = ago[first] - .5
         for line, top in zip(self.marks, (units, self.spans[1][1])):
-            at = ago[first] - .5
-            line.set_data(np.stack([at, at, at * np.nan], 1).ravel(), np.tile([-.5, top, np.nan], len(at)))
+            line.set_data(*uprights(at, 0 * at - .5, 0 * at + top))
         return self.draw()
 
 # %% ../../nbs/8_lab/828_memory_views.ipynb #5498c75b
@@ -73,9 +74,9 @@ class CarryView(View):
     "What a recurrent policy carried from step to step lately"
     name = "carry"
     title = "What the policy remembers"
-    help = ("the numbers that the first environment's policy carries from step to step: units upwards (of an LSTM below "
-            "what it says, above what it keeps), the last steps from left to right; red is above 0, blue below. Orange "
-            "lines: an episode begins. Below: how far the whole moved in a step")
+    help = ("the numbers that the first environment's policy carries from step to step: units upwards (of an LSTM "
+            "below what it says, above what it keeps), the last steps from left to right; red is above 0, blue below. "
+            "Orange lines: an episode begins. Below: how far the whole moved in a step")
     longest = 120   # steps
 
     def __init__(self, trainer, who):
@@ -91,7 +92,8 @@ class CarryView(View):
 
     def draw(self, trainer, moving):
         carry, first = carried_lately(trainer.learners[self.who], self.longest)
-        if len(carry) < 2: return self.nothing_yet("nothing is remembered yet", moving)
+        if not len(carry):
+            return self.blank("nothing is remembered yet", moving, bare=True)
         self.show(self.picture.tell(carry, first), moving)
         length = short(float(np.linalg.norm(carry[-1])))
         moved = moved_by(carry, first)[-1]

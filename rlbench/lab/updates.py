@@ -96,7 +96,7 @@ class UpdateView(View):
     def draw(self, trainer, moving):
         learner = trainer.learners[self.who]
         last = learner.last
-        if last is None: return self.nothing_yet("no update yet", moving)
+        if last is None: return self.blank("no update yet", moving, bare=True)
         sheet = Sheet(theme=self.theme)
         draw_parts(sheet, last.parts)
         if last.index is not None:
@@ -158,7 +158,7 @@ class GradientView(View):
     def draw(self, trainer, moving):
         learner = trainer.learners[self.who]
         norms = layer_norms(learner)
-        if not norms: return self.nothing_yet("no update yet", moving)
+        if not norms: return self.blank("no update yet", moving, bare=True)
         # falls slowly, so that one update can be compared with the next
         self.high = max(self.high * .98, *norms.values())
         sheet = Sheet(theme=self.theme)
@@ -261,8 +261,8 @@ class TargetsView(View):
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
-        orders = dict(drawn="as drawn")
-        self.table = styled(TransitionTable(orders=orders, order="drawn", label="targets"), "rl-targets-table")
+        table = TransitionTable(orders=dict(drawn="as drawn"), order="drawn", label="targets")
+        self.table = styled(table, "rl-targets-table")
         self.table.on_ask(lambda: self.ask(self.fill))
         self.table.on_open(self.wanted)
         self.widget = self.table
@@ -304,8 +304,7 @@ class TargetsView(View):
         "Say what a row's target was made of"
         self.said = sum_text(self.terms, row)
 
-    def draw(self, trainer, moving):
-        self.fill(trainer)
+    def draw(self, trainer, moving): self.fill(trainer)
 
     def tile(self):
         if not self.terms: return None

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MOST_STATES', 'layout_of', 'countable', 'Solution', 'Truth', 'Judgement', 'judged_states', 'state_text', 'GridValues',
-           'newest_obs', 'is_vector', 'dimension_names', 'OtherDimensions', 'PlaneOfStates', 'ValueSurface',
-           'ValueTrace']
+           'newest_obs', 'is_vector', 'dimension_names', 'OtherDimensions', 'PlaneOfStates', 'PlaneView',
+           'ValueSurface', 'ValueTrace']
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #e327296a
 from dataclasses import dataclass
@@ -314,6 +314,15 @@ def dimension_names(env, space):
     "A name for each of these numbers"
     return [f"obs {i}" for i in range(space.shape[0])]
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #821ba40a
+def stretch(slider, low, high):
+    "Other ends of a slider; its handle stays inside"
+    if (slider.min, slider.max) == (low, high) or low >= high: return
+    if low > slider.max: slider.max = high
+    slider.min = low
+    slider.max = high
+    slider.step = (high - low) / 100
+
 # %% ../../nbs/8_lab/821_value_views.ipynb #821ba403
 class OtherDimensions:
     "A slider for each dimension that a plane does not show, and a switch that keeps them where the run is"
@@ -326,7 +335,8 @@ class OtherDimensions:
         follow = widgets.Checkbox(value=True, indent=False, description="others as they are now", tooltip=tip)
         self.follow = styled(follow, "rl-follow")
         self.sliders = [self.slider(name) for name in names] if len(names) <= self.most else []
-        for one in (self.follow, *self.sliders): one.observe(self.turned, "value")
+        for one in (self.follow, *self.sliders):
+            one.observe(self.turned, "value")
         self.widget = styled(widgets.HBox(), "rl-row", "rl-others")
 
     def slider(self, name):
@@ -344,30 +354,21 @@ class OtherDimensions:
         "Somebody moved a slider, which then follows no more, or the switch"
         if self.telling: return
         if change["owner"] is not self.follow:
-            self.tell(self.follow, False)
+            self.tell(lambda: self.follow.set_trait("value", False))
         self.changed(change)
 
-    def tell(self, one, value):
-        "Set a slider or the switch ourselves"
+    def tell(self, write):
+        "`write()` a slider or the switch ourselves"
         self.telling = True
-        try: one.value = value
+        try: write()
         finally: self.telling = False
 
     def show(self, limits, here, moving): # (from, to) of each dimension, and where the run is, (D,)
         "Sliders of this length; at rest those that follow stand where the run is"
         if moving: return
         for one, ends, x in zip(self.sliders, limits, here.tolist()):
-            self.stretch(one, *ends)
-            if self.follow.value: self.tell(one, x)
-
-    def stretch(self, one, low, high):
-        "Other ends of a slider; its handle stays inside"
-        if (one.min, one.max) == (low, high) or low >= high: return
-        self.telling = True
-        ends = dict(min=low, max=high)
-        for name in reversed(ends) if low > one.max else ends: setattr(one, name, ends[name])
-        one.step = (high - low) / 100
-        self.telling = False
+            self.tell(lambda: stretch(one, *ends))
+            if self.follow.value: self.tell(lambda: one.set_trait("value", x))
 
     def filled(self, here, axes): # (D,), and the two dimensions that are shown
         "An observation (D,) whose other dimensions are where the sliders are, or where the run is"
@@ -437,14 +438,9 @@ class SurfacePicture(Picture):
         self.range = cover(self.range, *span_of(val))
         self.fill(self.ax, colour(val, *self.range))
 
-# %% ../../nbs/8_lab/821_value_views.ipynb #15c571a5
-class ValueSurface(View):
-    "V or max Q over two dimensions of the observation"
-    name = "values"
-    title = "Value over two dimensions"
-    help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now, or where their "
-            "sliders are; dots: stored states; cross: the current state")
-    stored = 300   # dots
+# %% ../../nbs/8_lab/821_value_views.ipynb #15c5710a
+class PlaneView(View):
+    "A picture of two dimensions of the observation, with menus for them and sliders for the others"
     kind = SurfacePicture
 
     def __init__(self, trainer, who):
@@ -459,11 +455,6 @@ class ValueSurface(View):
         "A new picture for the dimensions that are chosen"
         self.picture = self.kind([self.plane.names[axis] for axis in self.plane.axes], self.theme)
 
-    @classmethod
-    def fits(cls, trainer, who):
-        vector = is_vector(trainer.env.behaviours[who].observation_space)
-        return vector and answers(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
-
     def begin(self, trainer):
         self.plane.begin()
         self.build()
@@ -474,6 +465,24 @@ class ValueSurface(View):
             if change["owner"] in self.picks: self.build()
             self.draw(trainer, moving=False)
         self.ask(look)
+
+    def dark(self, on):
+        super().dark(on)
+        self.picture.dark(on)
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #15c571a5
+class ValueSurface(PlaneView):
+    "V or max Q over two dimensions of the observation"
+    name = "values"
+    title = "Value over two dimensions"
+    help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now, or where their "
+            "sliders are; dots: stored states; cross: the current state")
+    stored = 300   # dots
+
+    @classmethod
+    def fits(cls, trainer, who):
+        vector = is_vector(trainer.env.behaviours[who].observation_space)
+        return vector and answers(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
 
     def thought(self, trainer, rows):
         return state_values(trainer.actors[self.who], rows)
@@ -502,10 +511,6 @@ class ValueSurface(View):
         here, dark, bright = map(short, (float(val), *self.picture.range))
         where = "here" if self.plane.others.follow.value else "at the cross"
         return f"value {where} {here}; dark {dark} … bright {bright}"
-
-    def dark(self, on):
-        super().dark(on)
-        self.picture.dark(on)
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #f2154ad5
 class ValueTrace(View):

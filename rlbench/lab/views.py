@@ -76,17 +76,13 @@ class View:
         self.bare = False
         self.image.value = encode_image(picture, moving)
 
-    def blank(self, words, moving):
+    def blank(self, words, moving, bare=False): # True where nothing came before either
         "Say why there is nothing to see"
         sheet = Sheet(theme=self.theme)
         sheet.text(200, 118, words, "mm", 11)
         self.said = words
         self.show(sheet.image, moving)
-
-    def nothing_yet(self, words, moving):
-        "The same where nothing came before either: its card need not be there"
-        self.blank(words, moving)
-        self.bare = True
+        self.bare = bare
 
     def close(self):
         "Take its widgets from the page for good"
