@@ -2,16 +2,16 @@
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 
 from rlbench import Workbench
-from rlbench.algos.algorithm import algorithms
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.envs.tabular import evaluate_policy, model_of
 from rlbench.lab.bandit_views import BanditView
 from rlbench.lab.chain_views import ChainValues
 from rlbench.lab.components import as_page
-from rlbench.lab.density_views import DensityView, density, distribution_here
+from rlbench.lab.density_views import DensityView, curves_of, distribution_here
 from rlbench.lab.evaluations import Evaluations, EvaluationCurve, evaluate_every, evaluations_of
 from rlbench.lab.histories import PartsHistory, Story
 from rlbench.lab.inspect import BufferView
@@ -22,12 +22,12 @@ from rlbench.lab.page import chosen_views
 from rlbench.lab.player import Player
 from rlbench.lab.policy_maps import PolicyMap, greedy_actions
 from rlbench.lab.updates import GradientView, TargetsView, UpdateView
-from rlbench.lab.value_views import GridValues, ValueSurface
+from rlbench.lab.value_views import GridValues, OtherDimensions, ValueSurface
 from rlbench.lab.views import ActionBars, LearningCurve, View
+from rlbench.policies.distributions import SquashedGaussian
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer
-from tests.cases import CASES, Case
-from tests.conftest import small
+from tests.cases import CASES
 
 NEW = (BanditView, ChainValues, EpisodeLengths, VisitsMap, DensityView, CarryView, PolicyMap, PartsHistory,
        EvaluationCurve)
@@ -46,10 +46,9 @@ def shown(trainer, who="agent"):
     ("rlbench/Bandit-v0", "gradient_bandit", {"bandit"}),
     ("rlbench/Bandit-v0", "ppo", {"bandit"}),
     ("rlbench/Walk-v0", "td", {"values"}),
-    ("rlbench/Gambler-v0", "value_iteration", {"values"}),
-    ("rlbench/Gambler-v0", "qlearning", {"values", "actions"}),
+    ("rlbench/Gambler-v0", "value_iteration", {"values", "actions"}),
     ("rlbench/DynaMaze-v0", "dyna", {"values", "lengths", "visits", "actions"}),
-    ("rlbench/BlockingMaze-v0", "dyna_plus", {"values", "lengths", "visits", "actions"}),
+    ("rlbench/BlockingMaze-v0", "dyna", {"values", "lengths", "visits", "actions"}),
     ("FrozenLake-v1", "sarsa", {"values", "lengths", "visits", "actions"}),
     ("Taxi-v4", "qlearning", {"values", "lengths", "actions"}),
     ("rlbench/CliffWalk-v0", "ppo", {"values", "lengths", "visits", "actions"}),
@@ -63,9 +62,7 @@ def shown(trainer, who="agent"):
     ("rlbench/SideAndForce-v0", "ppo", {"values", "density"}),
 ])
 def test_views_are_chosen_by_task(env, algo, expected):
-    if algo not in algorithms(): pytest.skip(f"there is no {algo}")
-    found = shown(Trainer(env, algo, seed=0))
-    assert found == expected
+    assert shown(Trainer(env, algo, seed=0)) == expected
 
 
 def test_a_view_that_stands_in_for_another_takes_its_place():
@@ -110,13 +107,15 @@ def test_new_views_draw_at_the_start_later_and_after_going_back(case):
     first = drawn(trainer, views)
     start = trainer.snapshot()
     trainer.watchers += [view.note for view in views if view.note]
-    for _ in range(60): trainer.advance()
+    for _ in range(40):
+        trainer.advance()
     here = trainer.snapshot()
     later = drawn(trainer, views)
     assert same(trainer.state(), here)                                      # looking changes nothing
     assert not later["parts"][1] or trainer.updates == 0
     trainer.restore(start)
-    for view in views: view.begin(trainer)
+    for view in views:
+        view.begin(trainer)
     assert {name: told[:2] for name, told in drawn(trainer, views).items()} == {
         name: told[:2] for name, told in first.items()}                     # as it was in the beginning
 
@@ -227,9 +226,6 @@ def test_a_density_is_that_of_the_policy(distribution):
 
 
 def test_an_action_of_several_numbers_has_a_panel_for_each():
-    from gymnasium.spaces import Box
-    from rlbench.policies.distributions import SquashedGaussian
-    from rlbench.lab.density_views import curves_of
     low = torch.tensor([-1., 0., 5.])
     width = torch.tensor([2., 1., 10.])
     dist = SquashedGaussian(torch.zeros(1, 3), torch.zeros(1, 3), low, width)
@@ -259,8 +255,9 @@ def test_a_story_is_read_less_and_less():
             super().note(at, values)
 
     story = Counting()
-    for i in range(1, 100_001): story.note(i, np.array([1.]))
-    assert len(story.points) < Story.most and len(reads) < 200 + 100 * 10
+    for i in range(1, 20_001):
+        story.note(i, np.array([1.]))
+    assert len(story.points) < Story.most and len(reads) < 200 + 100 * 8
     assert np.diff([at for at, *_ in story.points]).max() == story.every
 
 
@@ -299,7 +296,6 @@ def test_a_moved_slider_stays_until_it_is_told_to_follow():
 
 
 def test_where_there_are_too_many_dimensions_there_are_no_sliders():
-    from rlbench.lab.value_views import OtherDimensions
     many = OtherDimensions([f"obs {i}" for i in range(13)], print)
     many.offer([0, 1])
     here = np.zeros(13, np.float32)
@@ -364,7 +360,3 @@ def test_another_run_takes_the_beat_and_not_what_was_found():
     assert isinstance(evaluations_of(player.trainer), Evaluations)
     assert evaluations_of(player.trainer).every == 50 and not evaluations_of(player.trainer)["greedy"]
     player.close()
-
-
-def test_a_case_is_a_case():
-    assert density is not None and isinstance(ONCE[0], Case) and small(ONCE[0].cls)
