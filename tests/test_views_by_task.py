@@ -2,7 +2,6 @@
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box
 
 from rlbench import Workbench
 from rlbench.core.state import same
@@ -11,9 +10,9 @@ from rlbench.envs.tabular import evaluate_policy, model_of
 from rlbench.lab.bandit_views import BanditView
 from rlbench.lab.chain_views import ChainValues
 from rlbench.lab.components import as_page
-from rlbench.lab.density_views import DensityView, curves_of, distribution_here
+from rlbench.lab.density_views import DensityView, distribution_here
 from rlbench.lab.evaluations import Evaluations, EvaluationCurve, evaluate_every, evaluations_of
-from rlbench.lab.histories import PartsHistory, Story
+from rlbench.lab.histories import PartsHistory
 from rlbench.lab.inspect import BufferView
 from rlbench.lab.kept_views import MomentsView
 from rlbench.lab.length_views import EpisodeLengths, VisitsMap
@@ -22,9 +21,8 @@ from rlbench.lab.page import chosen_views
 from rlbench.lab.player import Player
 from rlbench.lab.policy_maps import PolicyMap, greedy_actions
 from rlbench.lab.updates import GradientView, TargetsView, UpdateView
-from rlbench.lab.value_views import GridValues, OtherDimensions, ValueSurface
+from rlbench.lab.value_views import GridValues, ValueSurface
 from rlbench.lab.views import ActionBars, LearningCurve, View
-from rlbench.policies.distributions import SquashedGaussian
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer
 from tests.cases import CASES
@@ -172,32 +170,6 @@ def test_what_shows_something_or_can_be_pressed_is_not_bare():
 
 # ---- numbers
 
-def test_the_regret_of_arms_that_drift_is_by_their_means_at_the_time():
-    loose = dict(drift=.5, arms=3)
-    trainer = Trainer("rlbench/Bandit-v0", "bandit", seed=0, num_envs=2, env_settings=loose)
-    view = BanditView(trainer, "agent")
-    trainer.watchers.append(view.note)
-    lost = 0
-    for _ in range(50):
-        means = trainer.env.env.unwrapped.now.copy()
-        act = trainer.until("step").rows["agent"].act
-        lost += (means.max(1) - means[[0, 1], act]).sum()
-    assert view.pulls.tally.totals[-1, 2] == pytest.approx(lost)
-    view.begin(trainer)                             # means of the past are not known any more
-    view.draw(trainer, moving=False)
-    assert view.bare and view.pulls.tally.totals[-1].tolist() == [100, 0, 0, 0]
-
-
-def test_a_hall_of_many_machines_is_counted_by_machine():
-    trainer = Trainer("rlbench/Bandit-v0", "bandit", seed=0, num_envs=3, env_settings=dict(machines=4, arms=2))
-    view = BanditView(trainer, "agent")
-    trainer.watchers.append(view.note)
-    trainer.run(steps=60)
-    means = trainer.env.single.unwrapped.means
-    rows = trainer.learner.memory.gather(trainer.learner.memory.newest(20))
-    lost = means[rows.obs].max(1) - means[rows.obs, rows.act]
-    assert view.pulls.tally.totals[-1, 2] == pytest.approx(lost.sum())
-    assert view.pulls.arms.sums[0].sum() == 60
 
 
 def test_a_chain_shows_its_truth():
@@ -225,17 +197,6 @@ def test_a_density_is_that_of_the_policy(distribution):
     assert curve.mode == pytest.approx(float(dist.mode()[0, 0]))
 
 
-def test_an_action_of_several_numbers_has_a_panel_for_each():
-    low = torch.tensor([-1., 0., 5.])
-    width = torch.tensor([2., 1., 10.])
-    dist = SquashedGaussian(torch.zeros(1, 3), torch.zeros(1, 3), low, width)
-    found = curves_of(None, dist, Box(low.numpy(), (low + width).numpy()), "")
-    assert [(one.name, one.low, one.high) for one in found] == [("act 0", -1, 1), ("act 1", 0, 1), ("act 2", 5, 15)]
-    assert [one.mode for one in found] == [0, .5, 10]
-    for one in found:
-        x = np.linspace(one.low, one.high, 20_001)[1:-1]
-        assert np.trapezoid(one.of(x), x) == pytest.approx(1, abs=2e-3)
-
 
 def test_looking_at_a_policy_with_noise_draws_nothing():
     trainer = Trainer("Pendulum-v1", "ddpg", seed=0, exploration="ou", learning_starts=20).run(steps=30)
@@ -246,35 +207,8 @@ def test_looking_at_a_policy_with_noise_draws_nothing():
     assert distribution_here(trainer.actors["agent"], trainer.obs["agent"][:1]).mode().shape == (1, 1)
 
 
-def test_a_story_is_read_less_and_less():
-    reads = []
-
-    class Counting(Story):
-        def note(self, at, values):
-            if at >= self.due: reads.append(at)
-            super().note(at, values)
-
-    story = Counting()
-    for i in range(1, 20_001):
-        story.note(i, np.array([1.]))
-    assert len(story.points) < Story.most and len(reads) < 200 + 100 * 8
-    assert np.diff([at for at, *_ in story.points]).max() == story.every
-
 
 # ---- sliders
-
-def test_the_sliders_reach_as_far_as_was_seen():
-    trainer = Trainer("CartPole-v1", "ppo", seed=0, num_envs=2, n_steps=32).run(steps=200)
-    view = ValueSurface(trainer, "agent")
-    view.draw(trainer, moving=False)
-    rows = trainer.learner.memory.gather(trainer.learner.memory.newest(32)).obs
-    others = view.plane.others
-    for i, one in enumerate(others.sliders):
-        assert one.min <= rows[:, i].min() and rows[:, i].max() <= one.max
-        assert one.value == pytest.approx(float(trainer.obs["agent"][0, i]))
-    assert [one.description for one in others.widget.children[1:]] == ["obs 1", "obs 3"]
-    as_page(view.picks[0], index=1)                 # another dimension across: its slider goes, and one comes
-    assert [one.description for one in others.widget.children[1:]] == ["obs 0", "obs 3"]
 
 
 def test_a_moved_slider_stays_until_it_is_told_to_follow():
@@ -294,13 +228,6 @@ def test_a_moved_slider_stays_until_it_is_told_to_follow():
     as_page(view.plane.others.follow, value=True)
     assert slider.value == pytest.approx(float(trainer.obs["agent"][0, 1]))
 
-
-def test_where_there_are_too_many_dimensions_there_are_no_sliders():
-    many = OtherDimensions([f"obs {i}" for i in range(13)], print)
-    many.offer([0, 1])
-    here = np.zeros(13, np.float32)
-    many.show([(0., 1.)] * 13, here, moving=False)
-    assert many.widget.children == () and many.filled(here, [0, 1]) is not here
 
 
 # ---- evaluations
@@ -334,13 +261,6 @@ def test_whatever_is_evaluated_in_hand_is_on_the_curve():
     assert "2 evaluations took" in wb.page.cards[0].view.text()
     wb.close()
 
-
-def test_several_behaviours_are_evaluated_together():
-    trainer = Trainer("rlbench/Pennies-v0", "ppo", seed=0, n_steps=16)
-    found = evaluate_every(trainer, 100)
-    even, odd = (found.told("greedy", who, 0)[0, 1] for who in ("even", "odd"))
-    assert even == -odd
-    assert EvaluationCurve.fits(trainer, "odd")
 
 
 @pytest.mark.parametrize("steps", [0, -5, .5, "often"])

@@ -9,8 +9,7 @@ __all__ = ['only_neighbours', 'lies_in_line', 'ChainPicture', 'visits', 'StateMe
 import ipywidgets as widgets
 import numpy as np
 
-from ..envs.tabular import model_of
-from .bandit_views import uprights
+from .bandit_views import moves_of, uprights
 from .components import styled
 from .drawing import BLUE, GREEN, ORANGE, short, span_of
 from .figures import Picture, cover
@@ -18,20 +17,22 @@ from .pins import FromHere
 from .value_views import GridValues, judged_states, newest_obs, state_text, surveyed
 from .views import View
 
-# %% ../../nbs/8_lab/825_chain_views.ipynb #475e3494
-def only_neighbours(model):
-    "Whether every action of a model leads to the next state or the one before, or nowhere; and some do lead somewhere"
-    state, _, to = np.nonzero(model.P[model.live])
-    apart = np.abs(np.flatnonzero(model.live)[state] - to)
-    return bool(len(apart)) and apart.max() == 1
+# %% ../../nbs/8_lab/825_chain_views.ipynb #1f88bc16
+def only_neighbours(env): # VecEnv
+    "Whether whatever is done leads to the next state or the one before, or nowhere; and something leads somewhere"
+    moved = False
+    for state, to, _ in moves_of(env):
+        if abs(state - to) > 1: return False
+        moved = moved or state != to
+    return moved
 
-# %% ../../nbs/8_lab/825_chain_views.ipynb #926358c7
-def lies_in_line(env, states, model): # VecEnv; how many; exact Model, or None
+# %% ../../nbs/8_lab/825_chain_views.ipynb #c4f9c7bb
+def lies_in_line(env, states): # VecEnv; how many
     "Whether the states of a small world lie in a line, in the order of their numbers"
     raw = env.single.unwrapped
     shape = getattr(raw, "shape", None) or (0,)
     if len(shape) <= 2 and np.prod(shape) == states: return max(shape) == states
-    return not hasattr(raw, "nrow") and model is not None and only_neighbours(model)
+    return not hasattr(raw, "nrow") and only_neighbours(env)
 
 # %% ../../nbs/8_lab/825_chain_views.ipynb #72459e38
 class ChainPicture(Picture):
@@ -124,8 +125,7 @@ class ChainValues(View):
     @classmethod
     def fits(cls, trainer, who):
         if not GridValues.fits(trainer, who): return False
-        states = int(trainer.env.behaviours[who].observation_space.n)
-        return lies_in_line(trainer.env, states, model_of(trainer.env.single))
+        return lies_in_line(trainer.env, int(trainer.env.behaviours[who].observation_space.n))
 
     def begin(self, trainer):
         self.layout, self.truth = surveyed(trainer, self.who)

@@ -153,10 +153,10 @@ def curves_of(actor, dist, box, mark): # a distribution over the actions of a Bo
         found.append(ActionCurve(f"{mark}act {i}", *ends, density_of(actor, dist, i, box, kick)))
     return found
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #fa6869d8
+# %% ../../nbs/8_lab/827_density_views.ipynb #87d5e489
 PALE = "#93bde0"    # under lines
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #a524ca31
+# %% ../../nbs/8_lab/827_density_views.ipynb #5d3cc0c3
 def draw_curve(sheet, box, curve, taken): # (left, top, right, bottom), pixels; the last action, or None
     "One dimension of an action in a box"
     left, top, right, bottom = box
@@ -180,10 +180,10 @@ def draw_curve(sheet, box, curve, taken): # (left, top, right, bottom), pixels; 
     last = "" if taken is None else f", last {short(taken)}"
     sheet.text(left, top - 1, f"{curve.name}: mode {short(curve.mode)}{last}", "la", 9)
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #fbf62083
+# %% ../../nbs/8_lab/827_density_views.ipynb #bc119307
 MOST_PANELS = 12
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #c01218d5
+# %% ../../nbs/8_lab/827_density_views.ipynb #9f65c2d0
 def panel_box(i, n):
     "(left, top, right, bottom), pixels, of the i-th of n panels: one below the other, or in two or three columns"
     across = 1 + (n > 3) + (n > 6)
@@ -194,7 +194,7 @@ def panel_box(i, n):
     top = 8 + row * tall
     return left, top, left + wide - 12, top + tall - 8
 
-# %% ../../nbs/8_lab/827_density_views.ipynb #da190952
+# %% ../../nbs/8_lab/827_density_views.ipynb #ac7e3ee1
 class DensityView(View):
     "How likely which action is, here and now"
     name = "density"

@@ -111,12 +111,12 @@ def pass_evaluations(old, new):
     old.watchers = [one for one in old.watchers if one is not found]
     if found.every: watching_evaluations(new).every = found.every
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #9a0ad13d
+# %% ../../nbs/8_lab/836_evaluations.ipynb #27834ae1
 def judged(trainer, who):
     "Evaluations of greedy and of exploring play, of one behaviour; what was found is kept"
     return [one.by[who] for one in watching_evaluations(trainer).ask(trainer)]
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #1b82804c
+# %% ../../nbs/8_lab/836_evaluations.ipynb #be4c928a
 class EvaluationPicture(Picture):
     "Means and deviations of two ways to play, over steps"
 
@@ -145,7 +145,7 @@ class EvaluationPicture(Picture):
         self.limits(self.ax, *self.spans)
         return self.draw()
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #6954b209
+# %% ../../nbs/8_lab/836_evaluations.ipynb #780f6d8f
 def evaluations_text(told, seconds): # {way: (n, 3)}
     "What was found last, and what all of it cost, in words"
     words = []
@@ -156,7 +156,7 @@ def evaluations_text(told, seconds): # {way: (n, 3)}
     count = sum(map(len, told.values()))
     return f"{', '.join(words)}; {count} evaluation{'s' * (count > 1)} took {seconds:.1f} s"
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #bea3ce19
+# %% ../../nbs/8_lab/836_evaluations.ipynb #3a6bf34b
 class Beat:
     "A button that evaluates now, and how many steps lie between two; `now()`, `react(steps or None)`"
 
@@ -180,7 +180,7 @@ class Beat:
         try: self.every.value = every or 0
         finally: self.telling = False
 
-# %% ../../nbs/8_lab/836_evaluations.ipynb #9a05785b
+# %% ../../nbs/8_lab/836_evaluations.ipynb #c2729dda
 class EvaluationCurve(View):
     "How well whole episodes are played, over steps"
     name = "evaluations"

@@ -49,7 +49,7 @@ class Story:
             self.every *= 2
         self.due = self.points[-1][0] + self.every
 
-# %% ../../nbs/8_lab/835_histories.ipynb #3e7464d5
+# %% ../../nbs/8_lab/835_histories.ipynb #637438e8
 def named_now(learner):
     "(name, tensor) of all that the last update of a learner named"
     yield from learner.last.parts.items()
@@ -58,7 +58,7 @@ def named_now(learner):
         yield f"loss{which}", loss
         yield f"grad_norm{which}", norm
 
-# %% ../../nbs/8_lab/835_histories.ipynb #74abbf00
+# %% ../../nbs/8_lab/835_histories.ipynb #1082565f
 class PartStories(dict):
     "{name: Story} of a learner, and means from rows of metrics before, {name: [(updates, mean)]}"
 
@@ -85,7 +85,7 @@ class PartStories(dict):
         past = [(at, mean, mean, mean) for at, mean in self.before.get(name, ()) if at < first]
         return np.array(past + points, float)
 
-# %% ../../nbs/8_lab/835_histories.ipynb #b79594dc
+# %% ../../nbs/8_lab/835_histories.ipynb #6b5ce401
 def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pixels; (n, 4); (from, to)
     "A band and its middle over updates"
     left, top, right, bottom = box
@@ -103,17 +103,17 @@ def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pi
     sheet.text(left, top, f"{name} {band[1][-1]:.3g}")
     sheet.text(left, bottom, f"{limits[0]:.3g} … {limits[1]:.3g}", "lb", 8)
 
-# %% ../../nbs/8_lab/835_histories.ipynb #e80944cb
+# %% ../../nbs/8_lab/835_histories.ipynb #c262ab69
 def wide_first(stories, most):
     "At most so many names, those first that are more than one number each time"
     told = {name: stories.told(name) for name in stories}
     wide = [name for name, rows in told.items() if (rows[:, 3] > rows[:, 1]).any()]
     return [*wide, *(name for name in told if name not in wide)][:most]
 
-# %% ../../nbs/8_lab/835_histories.ipynb #3981e1f1
+# %% ../../nbs/8_lab/835_histories.ipynb #9af95236
 ALL = "all of them"
 
-# %% ../../nbs/8_lab/835_histories.ipynb #4c3948e7
+# %% ../../nbs/8_lab/835_histories.ipynb #f3e4094f
 class PartMenu:
     "Which part is shown large; `react(change)`"
 
@@ -136,7 +136,7 @@ class PartMenu:
         here = self.pick.value
         return [here] if here in stories else wide_first(stories, 6)
 
-# %% ../../nbs/8_lab/835_histories.ipynb #b1672d75
+# %% ../../nbs/8_lab/835_histories.ipynb #22edcb97
 class PartsHistory(View):
     "What updates named, over updates"
     name = "parts"

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..envs.tabular import best_actions, evaluate_policy, model_of, solve
-from .bandit_views import Payouts
+from .bandit_views import Payouts, moves_of
 from .chain_views import lies_in_line, visits
 from .drawing import BLUE, GREEN, ORANGE, short
 from .figures import Picture, cover
@@ -64,20 +64,17 @@ class Lengths:
         self.points += [(first + i, length, episodes.mean_length) for i, length in enumerate(lengths)]
         if len(self.points) > self.full: self.points = self.points[::2]
 
-# %% ../../nbs/8_lab/826_length_views.ipynb #5a118308
-def has_ends(env, states, model): # VecEnv; how many; exact Model, or None
-    "Whether episodes end in a small world; of one that nobody knows exactly its cells say that one walks through it"
-    if model is None: return shape_of_world(env.single.unwrapped, states) is not None
-    return bool((model.term & model.reached).any())
+# %% ../../nbs/8_lab/826_length_views.ipynb #644512d4
+def has_ends(env): # VecEnv
+    "Whether episodes end in a small world, by its table"
+    return any(ended for _, _, ended in moves_of(env))
 
 # %% ../../nbs/8_lab/826_length_views.ipynb #b6a7aafb
 def is_maze(trainer, who):
     "Whether a behaviour walks through a small world with an end, whose states are neither a line nor arms to pull"
     spec = trainer.env.behaviours[who]
     if not countable(spec) or Payouts(trainer.env).known: return False
-    model = model_of(trainer.env.single)
-    states = int(spec.observation_space.n)
-    return has_ends(trainer.env, states, model) and not lies_in_line(trainer.env, states, model)
+    return has_ends(trainer.env) and not lies_in_line(trainer.env, int(spec.observation_space.n))
 
 # %% ../../nbs/8_lab/826_length_views.ipynb #b54ea797
 class EpisodeLengths(View):

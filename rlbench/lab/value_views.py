@@ -340,9 +340,10 @@ class OtherDimensions:
         self.widget = styled(widgets.HBox(), "rl-row", "rl-others")
 
     def slider(self, name):
-        wide = dict(width="190px")
+        wide = dict(width="280px")
         tip = f"{name} in the whole picture"
         one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", layout=wide, tooltip=tip)
+        one.style.description_width = "initial"
         return styled(one, "rl-other")
 
     def offer(self, axes):
@@ -352,8 +353,10 @@ class OtherDimensions:
 
     def turned(self, change):
         "Somebody moved a slider, which then follows no more, or the switch"
-        if self.telling: return
-        if change["owner"] is not self.follow:
+        one = change["owner"]
+        rounded = one in self.sliders and abs(change["new"] - change["old"]) < .6 * one.step    # by the page
+        if self.telling or self.follow.value and rounded: return
+        if one is not self.follow:
             self.tell(lambda: self.follow.set_trait("value", False))
         self.changed(change)
 
