@@ -15,6 +15,7 @@ from time import perf_counter
 from ..core.settings import check_function, fits
 from ..core.words import unknown
 from .breakpoints import Breakpoints
+from .evaluations import pass_evaluations
 from .forks import Forks
 from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
@@ -379,6 +380,7 @@ def gone_over(player, name):
     player.opened = chosen.trainer if chosen.ours else None
     chosen.ours = False
     pass_pins(former.trainer, chosen.trainer)
+    pass_evaluations(former.trainer, chosen.trainer)
     Owner.adopt(player, chosen.trainer)
     player.screen.take(chosen.trainer)
 
@@ -396,6 +398,7 @@ class Rememberer(Stepper):
         if self.forks:
             self.forks.close()
             pass_pins(self.trainer, trainer)
+            pass_evaluations(self.trainer, trainer)
         super().adopt(trainer)
         self.forks = Forks(Timeline(trainer, lines, file))
 
