@@ -66,7 +66,8 @@ class Pane(anywidget.AnyWidget):
             self.waiting = html
             return
         self.waiting = None
-        if html == self.html != self.sent: self.send({self.key: html})      # the trait does not change
+        if html == self.html != self.sent:
+            self.send({self.key: html})      # the trait does not change
         self.html = self.sent = html
 
 # %% ../../nbs/8_lab/81_components.ipynb #035c448e

@@ -80,23 +80,25 @@ def ticks_between(low, high, n):
     return [step * k for k in range(first, last + 1)]
 
 # %% ../../nbs/8_lab/801_figures.ipynb #6e3f46ae
-UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
+# %% ../../nbs/8_lab/801_figures.ipynb #e3b2b17b
 def tick_words(ticks):
     "Ticks as words, alike in their decimals; thousands as k"
     highest = max(map(abs, ticks), default=0)
-    unit, letter = next((one for one in UNITS if highest >= 10 * one[0]), (1, ""))
+    unit, letter = next((one for one in THOUSANDS if highest >= 10 * one[0]), (1, ""))
     step = (ticks[1] - ticks[0]) / unit if len(ticks) > 1 else highest / unit or 1
     decimals = min(6, max(0, -math.floor(math.log10(abs(step)) + 1e-9)))
     return [f"{tick / unit:.{decimals}f}{letter}" for tick in ticks]
 
 # %% ../../nbs/8_lab/801_figures.ipynb #1e3cb8c4
-KINDS = {"-": "line", "--": "dashed", ".": "dots", "P": "cross"}
+STYLES = {"-": "line", "--": "dashed", ".": "dots", "P": "cross"}
 
+# %% ../../nbs/8_lab/801_figures.ipynb #2023ae13
 class Curve:
     "Points (n, 2) in the numbers of the data, as a line, dashes, dots or crosses"
     def __init__(self, x, y, style, colour, width, alpha):
-        self.kind = KINDS[style]
+        self.kind = STYLES[style]
         self.colour = colour
         self.width = width      # pixels
         self.alpha = alpha
@@ -125,7 +127,8 @@ class Curve:
     def marks(self, places):
         "What is put on a sheet; `places(points)` are pixels"
         at = places(self.points)
-        if self.kind != "cross": return [Line(at, self.colour, self.width, self.kind, self.alpha)]
+        if self.kind != "cross":
+            return [Line(at, self.colour, self.width, self.kind, self.alpha)]
         arms = self.width * np.array([[-.5, 0], [.5, 0], [np.nan, 0], [0, -.5], [0, .5], [np.nan, 0]])
         ends = (at[:, None] + arms).reshape(-1, 2)
         return [Line(ends, "face", 5.), Line(ends, self.colour, 3.)]
@@ -133,6 +136,7 @@ class Curve:
 # %% ../../nbs/8_lab/801_figures.ipynb #6228ba55
 SIDES = dict(left="l", center="m", right="r", top="a", bottom="b")
 
+# %% ../../nbs/8_lab/801_figures.ipynb #ba16a473
 class Label:
     "Words at a point of the data"
     def __init__(self, x, y, words, colour, size, ha, va):
@@ -161,6 +165,7 @@ class Label:
 # %% ../../nbs/8_lab/801_figures.ipynb #ecc5e70c
 FINE_PRINT = 9      # pixels, of ticks and names
 
+# %% ../../nbs/8_lab/801_figures.ipynb #72b9c7da
 class Axes:
     "Limits, names, and what is between them"
     def __init__(self, size, left, bottom, right, top, xlabel, ylabel, ticks):

@@ -41,10 +41,12 @@ def draw_part(sheet, box, name, values, fill):
 MEANT = dict(q="value", val="value", target="value", logp="policy", ent="policy", ratio="policy", kl="policy",
              ret="return", rew="return", delta="error", adv="error")
 
+# %% ../../nbs/8_lab/832_updates.ipynb #ff2081b7
 def role_of(name):
     "The colour of a tensor with this name: that of what it is about"
     return MEANT.get(name, "number")
 
+# %% ../../nbs/8_lab/832_updates.ipynb #99b655da
 def draw_parts(sheet, parts):
     "What a loss named; single numbers only where there is nothing else"
     flat = {name: as_numpy(part).ravel() for name, part in parts.items()}
