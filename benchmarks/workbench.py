@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
@@ -30,7 +31,8 @@ BREAKPOINTS = ("nan", "kl > 1e9", "episode_return > 1e9")     # none of them is 
 
 def measured(advance, trainer, seconds):
     "Steps a second, by the clock and by the processor's time, and (begin, end) of what lasts about some seconds"
-    begun, used, before = time.time(), time.process_time(), trainer.steps
+    begun, used = time.time(), time.process_time()
+    before = trainer.steps
     advance(seconds)
     steps, ended = trainer.steps - before, time.time()
     return dict(clock=steps / (ended - begun), cpu=steps / (time.process_time() - used), span=(begun, ended))
@@ -250,11 +252,12 @@ def in_browser(args):
 
 
 def rates(rows, seen):
-    "{view: pictures a second of each round}, of all that were seen to change in the browser while playing with all views"
+    "{view: pictures a second of each round}, of all that changed in the browser while playing with all views"
     found = {}
     for name, times in seen.items():
         spans = [row["open"]["span"] for row in rows]
-        counts = [sum(begun <= at / 1000 < ended for at in times) / (ended - begun) for begun, ended in spans]
+        moments = np.array(times) / 1000
+        counts = [int(((begun <= moments) & (moments < ended)).sum()) / (ended - begun) for begun, ended in spans]
         if any(counts): found[name] = counts
     return found
 
@@ -270,7 +273,7 @@ WATCH = """() => { window.seen = {};
     }
     for (const name of names) (window.seen[name] ??= []).push(performance.timeOrigin + performance.now());
   };
-  const what = { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ['src', 'fill'] };
+  const what = { subtree: true, childList: true, characterData: true, attributeFilter: ['src', 'fill'] };
   new MutationObserver(note).observe(document.querySelector('.rl-views'), what); }"""
 
 # The picture and the words must both have changed; the page itself keeps the time.

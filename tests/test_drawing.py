@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageColor
 
 from rlbench.lab.components import read_asset
 from rlbench.lab.components import Pane, send_together
@@ -62,7 +62,8 @@ WORDS = ["plain", "<script>alert(1)</script>", "a & b", "", "π ∞ é", '"quote
 def strange_sheet(seed):
     "Every kind of mark at places that may be nowhere, with words that may be taken for marks"
     rng = np.random.default_rng(seed)
-    def some(*shape): return rng.choice(STRANGE, shape) if rng.random() < .5 else rng.normal(50, 90, shape)
+    def some(*shape):
+        return rng.choice(STRANGE, shape) if rng.random() < .5 else rng.normal(50, 90, shape)
     sheet = Sheet(300, 200)
     sheet.text(*some(2), WORDS[seed % len(WORDS)], rng.choice(["la", "mm", "rb"]))
     sheet.pen.rectangle(some(4), "value", "text")
@@ -112,7 +113,7 @@ def test_the_painter_puts_a_mark_where_its_numbers_say(draw, box):
 
 def test_roles_are_told_apart():
     "Colours of different meanings are not alike"
-    codes = [np.array([int(code[i:i + 2], 16) for i in (1, 3, 5)]) for code in ROLES.values()]
+    codes = [np.array(ImageColor.getrgb(code)) for code in ROLES.values()]
     near = min(np.abs(one - other).sum() for i, one in enumerate(codes) for other in codes[:i])
     assert near > 60 and len(set(SERIES)) == len(SERIES)
 
@@ -169,7 +170,8 @@ def test_what_moves_is_one_message_and_rest_is_always_shown():
     assert {pane.html for pane in panes} == {""}                    # nothing is kept of what moves
     send_together(panes)
     assert len(panes[0].told) == 1
-    for pane in panes: pane.show("", moving=False)                  # as at the last rest, and not what the page shows
+    for pane in panes:
+        pane.show("", moving=False)                  # as at the last rest, and not what the page shows
     assert all(pane.told[-1] == {pane.key: ""} for pane in panes)
     panes[0].show("<i>rest</i>")
     assert panes[0].html == panes[0].sent == "<i>rest</i>"

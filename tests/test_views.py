@@ -2,7 +2,6 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from PIL import Image
 
 from rlbench.algos.algorithm import algorithms
 from rlbench.algos.questions import backup_diagram, eligibility, learned_model, most_urgent, return_distribution

@@ -134,7 +134,8 @@ def strip(rollout):
     for i, t in enumerate(shown_steps(len(rollout.rows.rew))):
         left = i * (wide + 4) + 4
         frame = rollout.frames.get(t)
-        if frame: sheet.plane((left, 22, left + frame.width, 22 + frame.height), frame)
+        if frame:
+            sheet.plane((left, 22, left + frame.width, 22 + frame.height), frame)
         for k, words in enumerate(step_words(rollout, t)):
             sheet.text(left, floor + 4 + 14 * k, words)
     return sheet

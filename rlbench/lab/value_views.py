@@ -274,11 +274,13 @@ def dimension_names(env, space):
     "A name for each number of an observation"
     return [f"obs {i}" for i in range(space.shape[0])]
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #9837dc48
 def bounded_first(space):
     "Numbers of a Box's dimensions, those with bounds first"
     size = np.maximum(np.abs(space.low), np.abs(space.high))
     return np.argsort(size >= 1e6, kind="stable").tolist()
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #bd9dc1c9
 def least_widths(space):
     "The least width of the axis of each dimension: a tenth of its range, .2 where it has none"
     wide = space.high.astype(float) - space.low
@@ -303,7 +305,8 @@ def newest_obs(memory, most):
     return memory.gather(memory.newest(steps)).obs if steps else None
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #f0006374
-def with_stored(here, learner, most): # (1, ...) an observation; of a behaviour that learns, or None
+def with_stored(here, learner, most):
+    # (1, ...) an observation; of a behaviour that learns, or None
     "Observations (n, ...) that a picture must hold: where the agent is, and what it has stored"
     stored = None if learner is None else newest_obs(learner.memory, most)
     return here if stored is None else np.concatenate([here, stored])
@@ -365,7 +368,8 @@ class SurfacePicture(Picture):
 
     def draw(self):
         sheet = super().draw()
-        if self.range: draw_colour_bar(sheet, self.ax.box, *self.range, self.table, self.word)
+        if self.range:
+            draw_colour_bar(sheet, self.ax.box, *self.range, self.table, self.word)
         return sheet
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #15c571a5

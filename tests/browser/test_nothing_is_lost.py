@@ -50,13 +50,16 @@ def test_two_tabs_on_one_kernel_show_the_same_and_both_can_press(lab):
     other.locator(".rl-step-update").click()
     page.locator(".rl-status", has_text="updates 2").wait_for()
     page.locator(".rl-step-update").click()
-    for tab in (page, other): tab.locator(".rl-status", has_text="updates 3").wait_for()
+    for tab in (page, other):
+        tab.locator(".rl-status", has_text="updates 3").wait_for()
     other.wait_for_function("([picture, html]) => document.querySelector(picture).innerHTML === html",
                             arg=[picture, page.locator(picture).inner_html()])
     page.locator(".rl-play").click()                    # what moves comes to both
-    for tab in (page, other): tab.locator(".rl-status", has_text="Playing").wait_for()
+    for tab in (page, other):
+        tab.locator(".rl-status", has_text="Playing").wait_for()
     drawn = other.locator(picture).inner_html()
-    other.wait_for_function("([picture, html]) => document.querySelector(picture).innerHTML !== html", arg=[picture, drawn])
+    other.wait_for_function("([picture, html]) => document.querySelector(picture).innerHTML !== html",
+                            arg=[picture, drawn])
     other.locator(".rl-pause").click()
     for tab in (page, other): paused(tab)
     assert counter(page, "steps") == counter(other, "steps") == steps_in_kernel(lab)
@@ -78,7 +81,8 @@ def test_a_kernel_that_is_restarted_in_the_middle_leaves_a_whole_checkpoint(lab,
                       ".requestExecute({code}); }", TRAINING.format(folder=str(tmp_path)))
     folder = tmp_path / "cut-off"
     for _ in range(300):
-        if len(list(folder.glob("checkpoints/*.rlb"))) > 1: break      # the first is from before the first step
+        if len(list(folder.glob("checkpoints/*.rlb"))) > 1:
+            break      # the first is from before the first step
         page.wait_for_timeout(200)
     page.evaluate(RESTART)
     page.locator(".rl-dead", has_text="Run the cell again").wait_for()

@@ -39,7 +39,8 @@ def test_the_browser_and_pillow_paint_the_same(browser, theme):
 
 
 SHARP = """() => { const svg = document.querySelector('.rl-image-curve svg'), box = svg.getBoundingClientRect();
-  return [box.width, svg.querySelectorAll('image, canvas').length, [...svg.querySelectorAll('text')].map(t => t.textContent)]; }"""
+  const words = [...svg.querySelectorAll('text')].map(text => text.textContent);
+  return [box.width, svg.querySelectorAll('image, canvas').length, words]; }"""
 
 
 def test_words_in_a_picture_are_words_and_the_theme_needs_no_new_one(lab):
