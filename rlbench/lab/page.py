@@ -412,6 +412,7 @@ class Tidy(Furniture):
         layout = self.arrangement.layout
         for card in self.cards:
             card.open = is_wanted(card.view.name, layout)
+        self.arrangement.board.names = [card.view.name for card in self.cards]
         self.show_ready()
         for name in CONTROLS:
             mark(self.widget, f"rl-no-{name}", name in layout["hidden"])
