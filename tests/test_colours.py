@@ -32,7 +32,10 @@ def test_the_page_means_the_same_by_its_colours(name, meaning):
     assert re.search(rf"--rl-{name}: (#\w+)", read_asset("lab.css"))[1] == MEANINGS[meaning]
 
 
-@pytest.mark.parametrize("id", ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"])
+CLASSICS = ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"]
+
+
+@pytest.mark.parametrize("id", CLASSICS)
 def test_the_manuals_words_fit_the_classics(id):
     env = make(id)
     space = env.behaviours["agent"].observation_space

@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['for_page', 'from_page', 'this_notebook', 'Board', 'Arrangement', 'with_card', 'told_layout']
 
-# %% ../../nbs/8_lab/8507_board.ipynb #cb70df44
+# %% ../../nbs/8_lab/8507_board.ipynb #b1afc6bc
 import os
 
 import anywidget
-from traitlets import Bool, Dict, Unicode
+from traitlets import Bool, Dict, List, Unicode
 
 from .components import read_asset
 from .looks import FRESH, in_place, is_wanted, left_of
@@ -26,7 +26,7 @@ def from_page(told):
     except (TypeError, ValueError): cards = {}
     return {field: told[field] for field in FRESH if field in told} | dict(cards=cards)
 
-# %% ../../nbs/8_lab/8507_board.ipynb #c86c5acc
+# %% ../../nbs/8_lab/8507_board.ipynb #e2757c5e
 def this_notebook():
     "The path of the notebook that is run, as far as the host tells; else nothing, and the page takes its address"
     return os.environ.get("JPY_SESSION_NAME", "")
@@ -35,6 +35,7 @@ class Board(anywidget.AnyWidget):
     "The place of the cards around it on the page"
     _esm = read_asset("layout.js")
     plan = Dict().tag(sync=True)            # the present layout; set from both sides
+    names = List().tag(sync=True)           # of all cards, as they stand where nobody says otherwise
     kept = Dict().tag(sync=True)            # what the browser remembers: a layout and its look; empty: nothing
     brought = Dict().tag(sync=True)         # what it remembered from the last time
     fresh = Bool(True).tag(sync=True)       # nobody has arranged anything yet

@@ -21,10 +21,10 @@ class Cards {
     const told = this.layout.cards.some(([name]) => name === nameOf(card));
     return { width: told ? width : card.classList.contains("rl-wide") ? 2 : 1, height };
   }
-  ordered() {                                                  // those that are named first, the others behind them
-    const place = new Map(this.layout.cards.map(([name], i) => [name, i]));
-    const rank = (card) => place.get(nameOf(card)) ?? place.size;
-    return this.seen.map((card, i) => [rank(card), i, card]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map((one) => one[2]);
+  ordered() {                                                  // those that the layout names first, the others behind them
+    const names = [...this.layout.cards.map(([name]) => name), ...this.model.get("names")];
+    const place = (card) => names.indexOf(nameOf(card));
+    return this.seen.sort((one, other) => place(one) - place(other));
   }
 }
 
@@ -280,8 +280,9 @@ function adopt(root, model, signal) {
   wide.observe(page.views);
   const keeping = () => keep(model);
   model.on("change:plan", follow);
+  model.on("change:names", soon);
   model.on("change:kept", keeping);
-  signal.addEventListener("abort", () => { seen.disconnect(); wide.disconnect(); model.off("change:plan", follow); model.off("change:kept", keeping); });
+  signal.addEventListener("abort", () => { seen.disconnect(); wide.disconnect(); for (const [name, react] of [["plan", follow], ["names", soon], ["kept", keeping]]) model.off(`change:${name}`, react); });
   root.addEventListener("pointerdown", (event) => {
     const card = event.button === 0 && event.target.closest(".rl-views > .rl-card");
     if (!card) return;

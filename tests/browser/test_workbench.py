@@ -44,7 +44,8 @@ def workers(lab):
 
 def test_a_step_changes_counters_and_pictures(lab):
     page = start(lab, CARTPOLE)
-    before = {name: lab.pixels(f".rl-image-{name}") for name in ("curve", "frame", "values", "actions", "update")}
+    before = {name: lab.pixels(f".rl-image-{name}") for name in ("curve", "frame", "values", "actions")}
+    assert page.locator(".rl-view-update").is_hidden()            # nothing to see yet
     assert counter(page, "steps") == 0
     page.locator(".rl-step-step").click()
     page.locator(".rl-status", has_text="steps 2").wait_for()
@@ -53,8 +54,8 @@ def test_a_step_changes_counters_and_pictures(lab):
         assert after[name]["hash"] != before[name]["hash"] and after[name]["ink"] > 300, name
     page.locator(".rl-step-iteration").click()
     page.locator(".rl-status", has_text="updates 16").wait_for()
-    for name in ("update", "actions"):      # 16 updates move a probability by a pixel, one step need not
-        assert lab.pixels(f".rl-image-{name}")["hash"] != before[name]["hash"], name
+    assert lab.pixels(".rl-image-actions")["hash"] != before["actions"]["hash"]   # 16 updates move a bar by a pixel
+    assert lab.pixels(".rl-image-update")["ink"] > 300
     assert "Next: environment step; update after 64 more steps" in page.locator(".rl-status").inner_text()
     shot(page, "cartpole-ppo-light")
 
@@ -287,6 +288,7 @@ def test_settings_stay_in_view_at_any_width(lab):
     page = start(lab, CARTPOLE)
     page.locator(".rl-step-iteration").click()
     page.locator(".rl-status", has_text="updates 16").wait_for()
+    lab.ask("wb.arrange(side='open')")                          # else it is shut where it would leave no room
     for width in (900, 1280, 1440, 1920):
         page.set_viewport_size(dict(width=width, height=900))
         page.wait_for_timeout(300)
@@ -294,13 +296,10 @@ def test_settings_stay_in_view_at_any_width(lab):
         views, side = boxes(page)
         assert side["x"] > views["x"] and abs(side["y"] - views["y"]) < 5
         assert side["x"] + side["width"] <= width
-        card = page.locator(".rl-card").nth(1).bounding_box()
-        rest = (views["width"] + 8) % (card["width"] + 8)
-        assert min(rest, card["width"] + 8 - rest) < 3          # cards share all of the width: no gap
         page.locator(".rl-keys").scroll_into_view_if_needed()   # the last line of the page
         page.wait_for_timeout(100)
         side = boxes(page)[1]
-        assert -.1 * side["height"] <= side["y"] < 400          # it ends where the cards end, and may begin just above
+        assert side["y"] < 400 < side["y"] + side["height"]     # it ends where the cards end, and may begin above
         page.locator(".rl-title").scroll_into_view_if_needed()
     page.set_viewport_size(dict(width=600, height=900))         # as 900 with the file browser open
     page.wait_for_timeout(300)
