@@ -51,7 +51,7 @@ def shown(trainer, who="agent"):
     ("Taxi-v4", "qlearning", {"values", "lengths", "actions"}),
     ("rlbench/CliffWalk-v0", "ppo", {"values", "lengths", "visits", "actions"}),
     ("CartPole-v1", "ppo", {"values", "actions", "policy_map"}),
-    ("CartPole-v1", "reinforce", {"actions", "policy_map"}),
+    ("CartPole-v1", "reinforce", {"values", "actions", "policy_map"}),
     ("CartPole-v1", "recurrent_ppo", {"carry", "policy_map"}),
     ("rlbench/RepeatAfterMe-v0", "r2d2", {"carry"}),
     ("Pendulum-v1", "ppo", {"values", "density", "policy_map"}),

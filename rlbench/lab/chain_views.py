@@ -11,7 +11,7 @@ import numpy as np
 
 from .bandit_views import moves_of, uprights
 from .components import styled
-from .drawing import BLUE, GREEN, ORANGE, short, span_of
+from .drawing import BLUE, GREEN, ORANGE, span_of
 from .figures import Picture, cover
 from .pins import FromHere
 from .value_views import GridValues, judged_states, newest_obs, state_text, surveyed

@@ -13,8 +13,7 @@ import numpy as np
 from ..core.spaces import clipped_to
 from ..envs.actions import action_names
 from .components import styled
-from .drawing import colour, short, span_of
-from .figures import cover
+from .drawing import colour, short
 from .value_views import SurfacePicture, ValueSurface, is_vector
 
 # %% ../../nbs/8_lab/829_policy_maps.ipynb #5eae83af
