@@ -178,12 +178,13 @@ def test_whatever_a_file_holds_the_other_runs_are_read(tmp_path_factory, name, t
     runs = rlbench.Runs(folder)
     assert "good" in [line["run"] for line in runs.lines]
     assert len(runs) + len(runs.reader.left_out) == 2
-    for line in runs.lines:
-        assert runs[line["run"]] is line
+    assert all(runs[line["run"]]["run"] == line["run"] for line in runs.lines)
     assert repr(runs) and runs._repr_html_() and runs.curves().words() and runs.group()
     runs.sort("return").where("seed >= 0 or state == 'x'")
-    try: runs.flame("odd")
-    except (FileProblem, RunProblem) as problem: assert str(problem)
+    try:
+        runs.flame("odd")
+    except (FileProblem, RunProblem) as problem:
+        assert "\n" not in str(problem)
 
 
 def test_folders_that_are_none_and_files_that_are_pipes(tmp_path):
@@ -403,7 +404,8 @@ def test_a_checkpoint_that_is_gone_or_damaged_is_said_on_the_page(four):
 
 
 def test_reading_again_is_for_what_has_changed(tmp_path):
-    for name in "ab": run_by_hand(tmp_path, name, [dict(steps=1, mean_return=1.)])
+    for name in "ab":
+        run_by_hand(tmp_path, name, [dict(steps=1, mean_return=1.)])
     reader = RunReader(tmp_path)
     first = reader.lines()
     with (tmp_path / "b" / "metrics.jsonl").open("a") as file:
