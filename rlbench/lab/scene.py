@@ -36,7 +36,7 @@ ROLES = {
 SERIES = "#7865fc", "#b54f2d", "#2b9bab", "#0071b5", "#40a17d", "#e8590c", "#8a7a1f", "#748091"
 
 # %% ../../nbs/8_lab/80_scene.ipynb #4668b0d7
-COLOURS = FACES["light"] | ROLES
+TONES = FACES["light"] | ROLES
 
 # %% ../../nbs/8_lab/80_scene.ipynb #a77d79d5
 @lru_cache(2000)
@@ -44,7 +44,7 @@ def ink(fill):
     "A colour for the page: role, code such as #3b82c4, or (red, green, blue); None: no ink"
     if fill is None: return "none"
     if isinstance(fill, tuple): return "#%02x%02x%02x" % fill
-    return f"var(--rl-{fill},{COLOURS[fill]})" if fill in COLOURS else fill
+    return f"var(--rl-{fill},{TONES[fill]})" if fill in TONES else fill
 
 # %% ../../nbs/8_lab/80_scene.ipynb #d6845d25
 @lru_cache
