@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['for_page', 'from_page', 'this_notebook', 'Board', 'Arrangement', 'with_card', 'told_layout']
 
-# %% ../../nbs/8_lab/8507_board.ipynb #b1afc6bc
+# %% ../../nbs/8_lab/8507_board.ipynb #b422ba72
 import os
 
 import anywidget
 from traitlets import Bool, Dict, List, Unicode
 
 from .components import read_asset
-from .looks import FRESH, in_place, is_wanted, left_of
+from .looks import FRESH, in_place, is_wanted
 
 # %% ../../nbs/8_lab/8507_board.ipynb #c06ba947
 def for_page(layout):
@@ -26,11 +26,12 @@ def from_page(told):
     except (TypeError, ValueError): cards = {}
     return {field: told[field] for field in FRESH if field in told} | dict(cards=cards)
 
-# %% ../../nbs/8_lab/8507_board.ipynb #e2757c5e
+# %% ../../nbs/8_lab/8507_board.ipynb #d3e84542
 def this_notebook():
     "The path of the notebook that is run, as far as the host tells; else nothing, and the page takes its address"
     return os.environ.get("JPY_SESSION_NAME", "")
 
+# %% ../../nbs/8_lab/8507_board.ipynb #ff5362e6
 class Board(anywidget.AnyWidget):
     "The place of the cards around it on the page"
     _esm = read_asset("layout.js")

@@ -17,7 +17,7 @@ from ..core.settings import fits
 from ..core.state import write_text
 from ..core.words import unknown
 
-# %% ../../nbs/8_lab/8505_looks.ipynb #0d321849
+# %% ../../nbs/8_lab/8505_looks.ipynb #67a7aa47
 CONTROLS = dict(
     title="name of the run",
     looks="menu of looks",
@@ -29,6 +29,10 @@ CONTROLS = dict(
     words="what happened, and what comes next",
     counts="steps, updates, episodes …",
     cards="cards that can be added",
+)
+
+# %% ../../nbs/8_lab/8505_looks.ipynb #787c835d
+CONTROLS |= dict(
     learn="more updates from what is stored",
     switches="collecting and learning",
     stops="conditions to stop at",
