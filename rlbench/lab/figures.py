@@ -23,13 +23,13 @@ def nice_step(x):
     return min(step for step in steps if step >= x * (1 - 1e-9))
 
 # %% ../../nbs/8_lab/801_figures.ipynb #fb80100c
-class Held(tuple):
+class HeldLimits(tuple):
     "Limits that several pictures share: they stay while they hold what is shown, however wide they are"
 
 def limits_hold(limits, low, high):
     "Do limits (from, to) hold low … high, without being more than eight times as wide, unless they are shared?"
     start, end = limits
-    near = isinstance(limits, Held) or high - low > (end - start) / 8
+    near = isinstance(limits, HeldLimits) or high - low > (end - start) / 8
     return start <= low and high <= end and near
 
 # %% ../../nbs/8_lab/801_figures.ipynb #fb80100f
