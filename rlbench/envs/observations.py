@@ -31,6 +31,7 @@ def split_unit(words):
     found = re.fullmatch(r"(.*\S)\s*\(([^()]*)\)", words.strip())
     return (found[1], found[2].strip()) if found else (words.strip(), "")
 
+# %% ../../nbs/1_envs/1175_observations.ipynb #61a8a450
 def with_unit(name, unit):
     "A name and its unit as the words of an axis"
     return f"{name} ({unit})" if unit else name
@@ -40,11 +41,13 @@ def said_names(text):
     "[(name, unit)] of a text such as \"position (m), angle (rad)\"; empty where it is empty"
     return [split_unit(words) for words in text.split(",")] if text.strip() else []
 
+# %% ../../nbs/1_envs/1175_observations.ipynb #db709e55
 def row_length(space):
     "How many numbers an observation of a space is, where they stand in a row; 0 for pictures and what has parts"
     if isinstance(space, Discrete): return 1
     return space.shape[0] if isinstance(space, Box) and len(space.shape) == 1 else 0
 
+# %% ../../nbs/1_envs/1175_observations.ipynb #cbfe5699
 def check_names(env, text):
     "ConfigError where names do not fit the observations of any behaviour"
     names = said_names(text)
@@ -62,6 +65,7 @@ def wordings_of(raw): # an environment without its wrappers
     for kind in type(raw).__mro__:
         yield MEASURED.get(kind.__name__)
 
+# %% ../../nbs/1_envs/1175_observations.ipynb #6410b330
 def observation_names(env, space): # VecEnv, and the space of one behaviour
     "[(name, unit)] for every number of an observation; empty where they do not stand in a row"
     n = row_length(space)

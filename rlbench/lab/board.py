@@ -19,6 +19,7 @@ def for_page(layout):
     "A layout as the page has it"
     return layout | dict(cards=[[name, *size] for name, size in layout["cards"].items()])
 
+# %% ../../nbs/8_lab/8507_board.ipynb #1f01968a
 def from_page(told):
     "As much as can be read of what a page, or the browser's memory, says of a layout"
     try:

@@ -24,6 +24,7 @@ TONES = dict(policy=POLICY, value=VALUE, error=ERROR, here=HERE) | {"return": RE
 RUNS = RETURN, "#b54f2d", "#2b9bab", "#0071b5", "#40a17d", "#f26a18"
 DASHES = "-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1))     # of lines, as matplotlib has them
 
+# %% ../../nbs/8_lab/795_colours.ipynb #7db6b159
 def run_tone(place):
     "(colour, dashes) of a run by its place in the order of runs; the seventh looks like the first"
     return RUNS[place % len(RUNS)], DASHES[place % len(DASHES)]
@@ -34,6 +35,7 @@ def light_of(tone):
     parts = np.array([int(tone[i:i + 2], 16) for i in (1, 3, 5)]) / 255
     return np.where(parts <= .04045, parts / 12.92, ((parts + .055) / 1.055)**2.4)
 
+# %% ../../nbs/8_lab/795_colours.ipynb #c4eb6721
 def contrast(one, other):
     "How well one colour is seen on another, from 1 to 21"
     light = sorted(float(light_of(tone) @ [.2126, .7152, .0722]) for tone in (one, other))
@@ -45,6 +47,7 @@ EYES = dict( # (3, 3) what is left of red, green and blue light
     no_red=np.array([[.152, 1.053, -.205], [.115, .786, .099], [-.004, -.048, 1.052]]),
     no_green=np.array([[.367, .861, -.228], [.280, .673, .047], [-.012, .043, .969]]))
 
+# %% ../../nbs/8_lab/795_colours.ipynb #544bca03
 def seen(tone, eye):
     "(3,) CIELAB of a colour, as one of EYES sees it"
     mixed = np.clip(EYES[eye] @ light_of(tone), 0, 1)
@@ -52,6 +55,7 @@ def seen(tone, eye):
     root = np.where(xyz > .008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * root[1] - 16, 500 * (root[0] - root[1]), 200 * (root[1] - root[2])])
 
+# %% ../../nbs/8_lab/795_colours.ipynb #8bf32b34
 def told_apart(tones):
     "How far the two nearest of some colours are apart, to the eye that tells them worst"
     pairs = itertools.combinations(tones, 2)

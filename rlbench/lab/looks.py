@@ -71,6 +71,7 @@ WIDEST = 4
 LOWEST = 120        # pixels
 HIGHEST = 1600
 
+# %% ../../nbs/8_lab/8505_looks.ipynb #606b18c0
 def card_size(name, given):
     "[width, height] of a card, from both of them or from the width alone; ValueError where it is none"
     pair = list(given) if isinstance(given, (list, tuple)) else [given, 0]
@@ -100,6 +101,7 @@ def checked_cards(given, known):
 SIDES = "auto", "open", "shut"
 SIZES = .7, 2.
 
+# %% ../../nbs/8_lab/8505_looks.ipynb #3005a521
 def checked_others(layout):
     "ValueError where the fields that are no names are not what they should be"
     if not fits(bool, layout["others"]):
@@ -132,6 +134,7 @@ def known_part(found, names):
         return {name: found[name] for name in found if name in names}
     return [name for name in found if name in names]
 
+# %% ../../nbs/8_lab/8505_looks.ipynb #82830fcc
 def left_of(given, known):
     "As much of a layout as is known here; a fresh one where it is none"
     if not isinstance(given, dict): return dict(BARE)
@@ -149,6 +152,7 @@ def is_wanted(name, layout):
     "Whether a card of that name is to be on the page"
     return name not in layout["away"] and (layout["others"] or name in layout["cards"])
 
+# %% ../../nbs/8_lab/8505_looks.ipynb #f10285be
 def in_place(names, layout):
     "Names of cards in the order of a layout"
     named = [name for name in layout["cards"] if name in names]
@@ -160,6 +164,7 @@ def looks_file():
     usual = os.environ.get("XDG_CONFIG_HOME") or os.environ.get("APPDATA") or Path.home() / ".config"
     return Path(os.environ.get("RLBENCH_CONFIG_DIR") or Path(usual) / "rlbench") / "looks.json"
 
+# %% ../../nbs/8_lab/8505_looks.ipynb #1850e544
 def kept_looks():
     "{name: layout} of one's own looks; ValueError where their file cannot be read"
     file = looks_file()
@@ -172,12 +177,14 @@ def kept_looks():
 # %% ../../nbs/8_lab/8505_looks.ipynb #482d606b
 LONGEST_NAME = 40
 
+# %% ../../nbs/8_lab/8505_looks.ipynb #ef143f90
 def write_looks(looks):
     "Keep these looks and no others"
     file = looks_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, json.dumps(looks, indent=1) + "\n")
 
+# %% ../../nbs/8_lab/8505_looks.ipynb #cf220122
 def keep_look(name, layout):
     "Keep a layout as a look of one's own; one of the same name gives way"
     if not isinstance(name, str) or not 0 < len(name.strip()) <= LONGEST_NAME or name in LOOKS:
@@ -185,6 +192,7 @@ def keep_look(name, layout):
         raise ValueError(f"look {name!r}: expected a name of up to {LONGEST_NAME} letters, and not one of {taken}")
     write_looks(kept_looks() | {name: layout})
 
+# %% ../../nbs/8_lab/8505_looks.ipynb #a1e46526
 def drop_look(name):
     "Forget a look of one's own"
     looks = kept_looks()
@@ -199,6 +207,7 @@ def all_looks():
     "{name: layout} of all looks, one's own behind the others"
     return LOOKS | kept_looks()
 
+# %% ../../nbs/8_lab/8505_looks.ipynb #89f69521
 def look_called(name, known): # names of cards
     "The layout of a look; ValueError where there is none of that name"
     looks = LOOKS if name in LOOKS else all_looks()       # a broken file of one's own stops only one's own

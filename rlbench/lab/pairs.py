@@ -29,11 +29,13 @@ def widest_range(ranges):
     lows, highs = zip(*ranges)
     return HeldLimits((min(lows), max(highs)))
 
+# %% ../../nbs/8_lab/85265_pairs.ipynb #a4898c0f
 def scales_of(view):
     "{name: part of a view that keeps a range under it} of all ranges that are known by now"
     parts = dict(range=getattr(view, "picture", None), limits=getattr(view, "plane", view))
     return {name: part for name, part in parts.items() if known_range(getattr(part, name, None))}
 
+# %% ../../nbs/8_lab/85265_pairs.ipynb #202c4fc1
 def known_range(found):
     "Whether that is a range, or a list of ranges"
     return bool(found) and found[0] is not None
@@ -57,11 +59,13 @@ def hold_together(views):
 RUNS_BESIDE = 3    # runs on one card
 PASSES = 4  # of drawing: wider axes may show states whose colours need a wider range
 
+# %% ../../nbs/8_lab/85265_pairs.ipynb #698b482d
 def runs_beside(forks):
     "Names of the runs that are shown beside each other: the one in hand, the one it is compared with, and more"
     first = [forks.here, forks.rival.name]
     return [*first, *(name for name in forks.known if name not in first)][:RUNS_BESIDE]
 
+# %% ../../nbs/8_lab/85265_pairs.ipynb #6c32bcb2
 def heading_of(forks, name):
     "A run's name in its colour"
     tone, _ = run_tone(list(forks.known).index(name))
@@ -138,6 +142,7 @@ class BothFrames(SideBySide):
     kind = EnvFrame
     instead = "frame"
 
+# %% ../../nbs/8_lab/85265_pairs.ipynb #c6c9570c
 class BothActions(SideBySide):
     "What several runs would do, each where it is"
     name = "both-actions"
@@ -209,6 +214,7 @@ class BothGrids(View):
 # %% ../../nbs/8_lab/85265_pairs.ipynb #227aca67
 PAIRS = BothFrames, BothSurfaces, BothGrids, BothActions
 
+# %% ../../nbs/8_lab/85265_pairs.ipynb #03e7c682
 def pair_views(forks, trainer, who):
     "Views of several runs side by side; none where there is only one"
     if not forks.rival: return []
