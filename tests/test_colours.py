@@ -6,12 +6,12 @@ import pytest
 import rlbench
 from rlbench.core.words import ConfigError
 from rlbench.envs.find import make
-from rlbench.envs.observations import MEASURED, numbers_in, observation_names
-from rlbench.lab.colours import MEANINGS, RUNS, apart, contrast, run_tone
+from rlbench.envs.observations import MEASURED, row_length, observation_names
+from rlbench.lab.colours import TONES, RUNS, contrast, run_tone, told_apart
 from rlbench.lab.components import read_asset
 from rlbench.lab.scene import FACES
 
-MARKS = [*MEANINGS.values(), *RUNS]
+MARKS = [*TONES.values(), *RUNS]
 
 
 @pytest.mark.parametrize("theme", FACES)
@@ -22,14 +22,14 @@ def test_marks_and_words_are_seen(theme):
 
 
 def test_nobody_confuses_what_stands_side_by_side():
-    assert apart(MEANINGS.values()) > 20
-    assert apart(RUNS) > 20
+    assert told_apart(TONES.values()) > 20
+    assert told_apart(RUNS) > 20
     assert len({run_tone(place) for place in range(6)}) == 6
 
 
 @pytest.mark.parametrize("name, meaning", [("accent", "policy"), ("mark", "here")])
 def test_the_page_means_the_same_by_its_colours(name, meaning):
-    assert re.search(rf"--rl-{name}: (#\w+)", read_asset("lab.css"))[1] == MEANINGS[meaning]
+    assert re.search(rf"--rl-{name}: (#\w+)", read_asset("lab.css"))[1] == TONES[meaning]
 
 
 CLASSICS = ["CartPole-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1", "Acrobot-v1"]
@@ -40,7 +40,7 @@ def test_the_manuals_words_fit_the_classics(id):
     env = make(id)
     space = env.behaviours["agent"].observation_space
     names = observation_names(env, space)
-    assert len(names) == numbers_in(space) == len(set(names))
+    assert len(names) == row_length(space) == len(set(names))
     assert names[0][0] in "".join(MEASURED[type(env.single.unwrapped).__name__])
     env.close()
 

@@ -7,9 +7,9 @@ import pytest
 from rlbench.algos.algorithm import REGISTRY
 from rlbench.lab.board import for_page
 from rlbench.lab.components import as_page, read_asset
-from rlbench.lab.looks import CONTROLS, FRESH, PRESETS, checked_layout, keep_look, kept_looks, left_of, looks_file
+from rlbench.lab.looks import CONTROLS, BARE, LOOKS, checked_layout, keep_look, kept_looks, left_of, looks_file
 from rlbench.lab.workbench import Workbench
-from tests.test_workbench import SMALL, bench, find, part          # noqa: F401  bench is a fixture
+from tests.test_workbench import SMALL, bench, part                # noqa: F401  bench is a fixture
 
 CSS = read_asset("lab.css")
 
@@ -61,13 +61,13 @@ def test_the_picture_for_the_file_holds_what_is_seen(bench):                    
 
 # looks
 
-@pytest.mark.parametrize("look", PRESETS)
+@pytest.mark.parametrize("look", LOOKS)
 def test_a_look_can_be_put_on_and_taken_off(bench, look):                              # noqa: F811
     wb = bench(look=look, **SMALL)
     wb.step("iteration")
     at_first = wb.layout
     assert at_first["look"] == look and not wb.page.complaint
-    for other in PRESETS: wb.look(other)
+    for other in LOOKS: wb.look(other)
     assert wb.look(look).layout == at_first
     hidden = {name for name in CONTROLS if f"rl-no-{name}" in wb.page.widget._dom_classes}
     assert hidden == set(at_first["hidden"])
@@ -110,7 +110,7 @@ def test_a_look_of_ones_own_is_there_for_the_next_workbench(bench):             
     again.step("step", 3)
     assert seen(again) == ["buffer", "curve"] and again.layout["size"] == 1.2
     again.drop_look("mine")
-    assert [*again.looks] == [*PRESETS]
+    assert [*again.looks] == [*LOOKS]
     with pytest.raises(ValueError, match="unknown look 'mine'"):
         bench(look="mine")
 
@@ -208,15 +208,15 @@ def test_a_broken_file_of_looks_is_said_and_stops_nobody(bench):                
     part(wb, "look-name").value = "mine"
     part(wb, "look-keep").click()
     assert "not a file of looks" in part(wb, "look-said").value
-    assert list(part(wb, "look").options) == [*PRESETS]
+    assert list(part(wb, "look").options) == [*LOOKS]
 
 
 def test_looks_in_a_file_are_read_with_care():
-    keep_look("mine", FRESH | dict(hidden=["learn"]))
+    keep_look("mine", BARE | dict(hidden=["learn"]))
     file = json.loads(looks_file().read_text("utf-8"))
     looks_file().write_text(json.dumps(file | dict(odd=3)), "utf-8")
-    assert left_of(kept_looks()["mine"], []) == FRESH | dict(hidden=["learn"])
-    assert left_of(kept_looks()["odd"], []) == FRESH
+    assert left_of(kept_looks()["mine"], []) == BARE | dict(hidden=["learn"])
+    assert left_of(kept_looks()["odd"], []) == BARE
 
 
 # names that hang together
@@ -224,7 +224,7 @@ def test_looks_in_a_file_are_read_with_care():
 def test_every_control_has_a_line_in_the_style_sheet():
     for name in CONTROLS:
         assert re.search(rf"\.rl-no-{name} \S", CSS), name
-    assert all(checked_layout(look, [*look["cards"], *look["away"]]) == look for look in PRESETS.values())
+    assert all(checked_layout(look, [*look["cards"], *look["away"]]) == look for look in LOOKS.values())
 
 
 def test_no_control_has_the_name_of_a_card(bench):                                      # noqa: F811

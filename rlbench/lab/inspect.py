@@ -262,5 +262,4 @@ class BufferView(View):
         "Show one transition"
         self.transition.open(trainer, row)
 
-    def tile(self):
-        return None
+    def tile(self): return None

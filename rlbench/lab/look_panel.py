@@ -13,13 +13,13 @@ import ipywidgets as widgets
 from .components import button, styled
 from .controls import captioned
 from .fields import caption_html, panel
-from .looks import PRESETS, all_looks, drop_look, keep_look
+from .looks import LOOKS, all_looks, drop_look, keep_look
 
 # %% ../../nbs/8_lab/8523_look_panel.ipynb #ebfed66a
 def names_of_looks():
     "Names of all looks; those that are always there, where one's own cannot be read"
     try: return [*all_looks()]
-    except ValueError: return [*PRESETS]
+    except ValueError: return [*LOOKS]
 
 # %% ../../nbs/8_lab/8523_look_panel.ipynb #80d9683d
 class LookMenu:
