@@ -116,7 +116,7 @@ def test_copies_and_rows_from_outside_add_up(capacity, num_envs, steps, seed):
     last = ring.aged(0, np.arange(num_envs))
     goes_on = ~ring.ends(last)
     assert [name for name, on in zip(names(ring, last), goes_on) if on] == [name for name in newest if goes_on[name[0]]]
-    for name in set(after) - copied: assert after.count(name) == 1
+    assert all(after.count(name) == 1 for name in set(after) - copied)
 
 
 @settings(max_examples=40, deadline=None)
@@ -230,7 +230,7 @@ def test_deleted_rows_are_in_no_update_that_comes(case):
     assert not (memory.places["rew"] == 77).any()
     for _ in range(10):
         event = trainer.advance()
-        if event.kind == "learn": assert not (np.asarray(learner.last.batch.rew) == 77).any()
+        assert event.kind != "learn" or not (np.asarray(learner.last.batch.rew) == 77).any()
     trainer.close()
 
 
@@ -246,7 +246,8 @@ def test_a_draw_beside_the_run_is_the_next_one_and_moves_nothing(case):
     if chances is not None:
         held, chance = chances
         assert set(rows.tolist()) <= set(held[chance > 0].tolist())
-    else: assert learner.settings.offline and sorted(rows) == sorted(learner.memory.latest())
+    else:
+        assert learner.settings.offline and sorted(rows) == sorted(learner.memory.latest())
     trainer.close()
 
 

@@ -16,17 +16,19 @@ from .r2d2 import FromStretches
 from .replay import Replaying
 from ..buffers.sequences import SequenceSampler
 
-# %% ../../nbs/4_algos/492_draws.ipynb #573cb8f4
+# %% ../../nbs/4_algos/492_draws.ipynb #ec4fe9f7
 @singledispatch
 def draw_chances(algo, memory, own):
     "(rows held, chance of each to be what the next draw asks for); None where chance does not decide"
 
+# %% ../../nbs/4_algos/492_draws.ipynb #3dd1029b
 @draw_chances.register(Replaying)
 def chances_alike(algo, memory, own):
     "Every row is as likely as any"
     rows = memory.latest()
     return rows, np.full(len(rows), 1 / len(rows))
 
+# %% ../../nbs/4_algos/492_draws.ipynb #138953d7
 @draw_chances.register(Passes)
 def every_row(algo, memory, own):
     "Every row comes once in each pass"

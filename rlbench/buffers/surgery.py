@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['lines_of_rows', 'episodes_along', 'place_for_more', 'with_more', 'follower_of', 'cuts_along', 'Moved', 'rows_for',
            'put_down', 'laid', 'check_film_line', 'pictures_before', 'pictures_of', 'hang', 'check_can_be_laid',
-           'marked', 'cut_rows', 'put_in', 'copy_rows', 'told_column', 'told_rows', 'rows_given', 'put_rows']
+           'marked', 'cut_rows', 'put_in', 'copy_rows', 'fitting_column', 'fitting_rows', 'rows_given', 'put_rows']
 
 # %% ../../nbs/3_buffers/38_surgery.ipynb #b3bfb782
 from typing import NamedTuple
@@ -20,29 +20,31 @@ from .sequences import SingleRows
 from ..core.batch import Batch, columns, each
 from ..core.settings import whole_number
 
-# %% ../../nbs/3_buffers/38_surgery.ipynb #8125fc3f
+# %% ../../nbs/3_buffers/38_surgery.ipynb #1557abf7
 def lines_of_rows(memory):
     "[(L,) numbers of the rows that each environment holds, the oldest first]"
     return [memory.aged(np.arange(size)[::-1], env) for env, size in enumerate(memory.sizes.tolist())]
 
+# %% ../../nbs/3_buffers/38_surgery.ipynb #2c9b051d
 def episodes_along(memory, line):
     "Which episode, counted from 0, each row of a line belongs to (L,)"
     ended = memory.ends(line)
     return np.cumsum(ended) - ended
 
-# %% ../../nbs/3_buffers/38_surgery.ipynb #888deb0d
+# %% ../../nbs/3_buffers/38_surgery.ipynb #9ea4f4f2
 def place_for_more(memory, line):
     "How many rows of a line (L,) stand before the episode that goes on; all, where none does"
     episode = episodes_along(memory, line)
     goes_on = len(line) and not memory.ends(line[-1:])[0]
     return int(np.searchsorted(episode, episode[-1])) if goes_on else len(line)
 
+# %% ../../nbs/3_buffers/38_surgery.ipynb #ffb59766
 def with_more(memory, line, new): # (n,) numbers
     "(numbers, whether each is one of the new ones) of a line with further rows"
     at = place_for_more(memory, line)
     return np.insert(line, at, new), np.insert(np.zeros(len(line), bool), at, np.ones(len(new), bool))
 
-# %% ../../nbs/3_buffers/38_surgery.ipynb #9ca65805
+# %% ../../nbs/3_buffers/38_surgery.ipynb #55b65216
 def follower_of(memory, line):
     "The number that would come after each row of a line (L,); -1 after the newest"
     room = memory.capacity * memory.num_envs
@@ -51,6 +53,7 @@ def follower_of(memory, line):
     after = np.where(memory.age(here) > 0, memory.shifted(here, 1), -1)
     return np.where(outside, line + 1, after)
 
+# %% ../../nbs/3_buffers/38_surgery.ipynb #69db0f25
 def cuts_along(memory, line,
                ended): # (L,) bool, an episode ended with the row
     "Whether each row's episode goes on, but not in the next row of the line (L,)"
@@ -212,8 +215,8 @@ def copy_rows(memory, rows, times=1):
     lines = lines_of_rows(memory)
     return put_in(memory, [np.tile(line[chosen[line]], times) for line in lines])
 
-# %% ../../nbs/3_buffers/38_surgery.ipynb #0f419d9b
-def told_column(given, name, wanted):
+# %% ../../nbs/3_buffers/38_surgery.ipynb #a0c42c0e
+def fitting_column(given, name, wanted):
     "A column (n, ...) that is given, by its dotted name; ValueError where it is not as wanted"
     try: found = np.asarray(get_column(given, name), wanted.dtype)
     except (TypeError, ValueError, OverflowError) as problem:
@@ -223,8 +226,8 @@ def told_column(given, name, wanted):
         raise ValueError(f"{name}: has shape {found.shape}, expected ({', '.join(map(str, ('rows', *shape)))})")
     return found
 
-# %% ../../nbs/3_buffers/38_surgery.ipynb #6b525798
-def told_rows(given, wanted):
+# %% ../../nbs/3_buffers/38_surgery.ipynb #1a497baa
+def fitting_rows(given, wanted):
     "Rows (n, ...) that are given by columns, with the columns of a memory; ValueError where they do not fit"
     names = dict(columns(wanted))
     missing = [name for name in names if name not in dict(columns(given))]
@@ -232,10 +235,10 @@ def told_rows(given, wanted):
         raise ValueError(f"the rows have no column {', '.join(missing)}; expected {', '.join(names)}")
     found = Batch()
     for name, column in names.items():
-        set_column(found, name, told_column(given, name, column))
+        set_column(found, name, fitting_column(given, name, column))
     return found
 
-# %% ../../nbs/3_buffers/38_surgery.ipynb #cdf8840e
+# %% ../../nbs/3_buffers/38_surgery.ipynb #d3630a7a
 def rows_given(memory, given): # a memory, or {name: (n, ...)}
     "Rows (n, ...) from outside, with the columns of a memory; ValueError where they do not fit"
     if isinstance(given, Ring):
@@ -244,7 +247,7 @@ def rows_given(memory, given): # a memory, or {name: (n, ...)}
         given = each(lambda *columns: np.concatenate(columns), *blocks)
     if not isinstance(given, dict):
         raise ValueError(f"rows: expected columns {{name: numbers}} or a memory, got {type(given).__name__}")
-    rows = told_rows(given, memory.places)
+    rows = fitting_rows(given, memory.places)
     lengths = {name: len(column) for name, column in columns(rows)}
     if len(set(lengths.values())) > 1 or not lengths["term"]:
         raise ValueError(f"expected as many entries in each column, and one at least; got {lengths}")

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['tool_group', 'SurgeryBar', 'ChangeBox', 'Choosing', 'Ordering', 'MemoryView']
 
-# %% ../../nbs/8_lab/8416_memory_view.ipynb #8cb03982
+# %% ../../nbs/8_lab/8416_memory_view.ipynb #fe786973
 import html
 from functools import partial
 
@@ -15,15 +15,16 @@ from .components import button, styled
 from .drawing import encode_image
 from .filters import rows_where
 from .inspect import BufferView, facts_html
-from .operations import counted_words, export_rows
+from .operations import export_rows
 from .selections import Selection
 from .uses import WhyDrawn, uses_of
 
-# %% ../../nbs/8_lab/8416_memory_view.ipynb #464eaeef
+# %% ../../nbs/8_lab/8416_memory_view.ipynb #7fb7dfa2
 def tool_group(*parts):
     "Parts of the bar that belong together"
     return styled(widgets.HBox(parts), "rl-group")
 
+# %% ../../nbs/8_lab/8416_memory_view.ipynb #5b35e168
 class SurgeryBar:
     "What can be done to the rows that are meant; hidden until some are"
 

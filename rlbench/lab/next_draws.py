@@ -6,24 +6,25 @@
 __all__ = ['counted_rows', 'drawn_now', 'Outlook', 'renumbered', 'in_common', 'told_share', 'DrawChange', 'step_line',
            'chance_counts', 'share_along', 'chance_edges', 'draw_change']
 
-# %% ../../nbs/8_lab/8413_next_draws.ipynb #1d4cd390
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #cf10b068
 import copy
 
 import numpy as np
 
 from ..algos.draws import draw_chances
 from ..buffers.priorities import rows_drawn
-from ..core.batch import Batch, TextTable
+from ..core.batch import TextTable
 from .drawing import BLUE, ORANGE
 from .figures import Picture
 
-# %% ../../nbs/8_lab/8413_next_draws.ipynb #fec57c66
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #efca91e8
 def counted_rows(drawn):
     "Row numbers (n,) of a draw: of windows in time the first row, of stretches those that are learned from"
     if "burn" in drawn:
         return np.ravel(drawn.index)[np.ravel(drawn.valid & ~drawn.burn)]
     return rows_drawn(drawn.index[0] if "alive" in drawn else drawn.index)
 
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #81d6f89c
 def drawn_now(learner):
     "Numbers (n,) of the rows that a draw would bring at this moment, without making it; none where it cannot be made"
     own = copy.deepcopy(learner.own, {id(learner.memory): learner.memory})    # the memory itself is only read
@@ -66,7 +67,7 @@ class Outlook:
         chance = f"chance of a row {spread}" if self.by_chance else "each row once in a pass"
         return f"Outlook({len(self.rows):,} rows, {chance}, {len(self.drawn):,} in the next draw)"
 
-# %% ../../nbs/8_lab/8413_next_draws.ipynb #3b7cda34
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #47909e00
 def renumbered(rows, moved): # as surgery tells it; None: no row has moved
     "What rows (n,) are called now, without those that are gone"
     if moved is None: return rows
@@ -77,16 +78,18 @@ def renumbered(rows, moved): # as surgery tells it; None: no row has moved
     there = old[order][at] == rows if len(old) else np.zeros(len(rows), bool)
     return now[order][at[there]] if len(old) else rows[:0]
 
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #954b45f3
 def in_common(one, other): # numbers
     "How many entries two lists of rows share, each as often as both have it"
     most = int(max(one.max(initial=0), other.max(initial=0))) + 1
     return int(np.minimum(np.bincount(one, minlength=most), np.bincount(other, minlength=most)).sum())
 
-# %% ../../nbs/8_lab/8413_next_draws.ipynb #73653468
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #07ec6450
 def told_share(x):
     "A share in words"
     return "none" if x == 0 else f"{x:.2%}"
 
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #cde210a6
 class DrawChange:
     "What an operation on a memory changed in the draws that follow"
 
@@ -140,27 +143,30 @@ class DrawChange:
     def __repr__(self):
         return f"{self.text}\n{self.table!r}"
 
-# %% ../../nbs/8_lab/8413_next_draws.ipynb #a05346d8
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #30a03698
 def step_line(ax, picture, colour, style):
     "A line in steps that moves"
     [line] = ax.plot([], [], color=colour, linestyle=style, drawstyle="steps-mid", linewidth=1.6)
     return picture.add(line, ax)
 
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #8c38a779
 def chance_counts(outlook, edges):
     "How many rows have which chance"
     return np.histogram(np.log10(np.maximum(outlook.chance, 1e-12)), edges)[0]
 
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #7b766b98
 def share_along(outlook, bins):
     "Share of all draws (bins,) by place in the memory"
     return np.bincount((outlook.places * bins).astype(int), outlook.shares, minlength=bins)[:bins]
 
-# %% ../../nbs/8_lab/8413_next_draws.ipynb #f054f6a9
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #5c550b18
 def chance_edges(outlooks, bins):
     "Where bins of log10 of chances begin and end"
     known = np.log10(np.concatenate([one.chance[one.chance > 0] for one in outlooks]))
     low, high = (known.min(), known.max()) if len(known) else (-3., 0.)
     return np.linspace(low - .15, high + .15, bins + 1)
 
+# %% ../../nbs/8_lab/8413_next_draws.ipynb #a2c4838c
 def draw_change(before, after, dark, bins=32):
     "A PIL image of what two moments' draws are like: the one before dashed"
     picture = Picture(width=720, height=190)

@@ -95,7 +95,7 @@ def uses_of(trainer, who):
     trainer.watchers.append(Uses(trainer, who))
     return trainer.watchers[-1]
 
-# %% ../../nbs/8_lab/8414_uses.ipynb #0de69354
+# %% ../../nbs/8_lab/8414_uses.ipynb #f7f9d382
 def weight_beside(learner, row):
     "(priority, its share of all, importance weight) of a row; None where rows have no priorities"
     algo = learner.algo
@@ -106,6 +106,7 @@ def weight_beside(learner, row):
     least = every[every > 0].min()
     return p, p / every.sum(), (p / least)**-algo.prioritized_replay_beta if p else np.inf
 
+# %% ../../nbs/8_lab/8414_uses.ipynb #b09b02ef
 def told_odds(chance):
     "A chance in words"
     if not chance: return "never"
@@ -132,13 +133,14 @@ def draw_facts(learner, row):
         facts.append(("weight", f"{weight:.3g} beside the least likely row's 1 {beta}"))
     return facts
 
-# %% ../../nbs/8_lab/8414_uses.ipynb #c07994ac
+# %% ../../nbs/8_lab/8414_uses.ipynb #56a2282b
 def times_owed(learner, row):
     "How often a row is in the minibatches that wait"
     if not learner.todo or "index" not in learner.data: return 0
     owed = [learner.data if index is None else learner.data[index] for index in learner.todo]
     return sum(int((as_numpy(one.index) == row).sum()) for one in owed)
 
+# %% ../../nbs/8_lab/8414_uses.ipynb #7c8de308
 def use_facts(learner, row, used, since):
     "[(what, words)] of a stored row's use"
     count = learner.updates - since
@@ -176,18 +178,20 @@ class WhyDrawn:
         wide = max(len(what) for what, _ in self.facts)
         return "\n".join([f"row {self.row}", *(f"{what:{wide}}  {words}" for what, words in self.facts)])
 
-# %% ../../nbs/8_lab/8414_uses.ipynb #ed502a55
+# %% ../../nbs/8_lab/8414_uses.ipynb #84c11fd6
 class Operated(NamedTuple):
     "What an operation on a memory says of itself, each time it is done"
     who: str
     moved: Moved    # None where no row has moved
 
+# %% ../../nbs/8_lab/8414_uses.ipynb #f1c86115
 def repeated_deed(deed, trainer, uses):
     "Do once more what somebody did, and let counts follow"
     answer = deed.act(trainer)
     if isinstance(answer, Operated) and answer.who == uses.who and answer.moved:
         uses.move(answer.moved, trainer.learners[uses.who])
 
+# %% ../../nbs/8_lab/8414_uses.ipynb #76a5d115
 def counted_again(timeline, who,
                   since=0): # events of the run before the first that counts
     "Uses of all rows that are held, from a run beside the run"

@@ -34,11 +34,12 @@ def check_operable(learner):
                      "has to follow in time, and nobody draws among the others. Take an algorithm that replays, such "
                      f"as dqn or sac, or one that learns from given data, such as iql.{shown}")
 
-# %% ../../nbs/6_training/616_surgery.ipynb #187bc896
+# %% ../../nbs/6_training/616_surgery.ipynb #d516cff0
 def without_numbers(rows):
     "The same rows, without what they were called in a memory; None stays None"
     return rows and Batch({name: column for name, column in rows.items() if name != "index"})
 
+# %% ../../nbs/6_training/616_surgery.ipynb #4cc75bbb
 def forget_numbers(learner):
     "What was learned from last forgets where it lay"
     learner.data = without_numbers(learner.data)
@@ -58,7 +59,7 @@ def drawn_anew(learner):
     if owed: learner.owe(owed)
     learner.ask()
 
-# %% ../../nbs/6_training/616_surgery.ipynb #1eff9945
+# %% ../../nbs/6_training/616_surgery.ipynb #26873e61
 def laid_anew(learner, operation):
     "operation(memory) -> Moved, and all that refers to rows follows"
     followers = [part for part in learner.own.values() if hasattr(part, "move")]
@@ -69,6 +70,7 @@ def laid_anew(learner, operation):
     drawn_anew(learner)
     return moved
 
+# %% ../../nbs/6_training/616_surgery.ipynb #40675a19
 def operated(learner, operation): # operation(memory) -> Moved
     "Operate on a learner's memory, and see to all that refers to its rows -> Moved; if it fails, nothing has changed"
     check_operable(learner)
@@ -80,16 +82,17 @@ def operated(learner, operation): # operation(memory) -> Moved
         learner.rng.bit_generator.state = stream
         raise
 
-# %% ../../nbs/6_training/616_surgery.ipynb #98feb615
+# %% ../../nbs/6_training/616_surgery.ipynb #a742a278
 def delete_rows(learner, rows): # numbers (n,)
     "Rows that are never drawn again -> Moved; ValueError says why not"
     return operated(learner, partial(cut_rows, rows=rows))
 
+# %% ../../nbs/6_training/616_surgery.ipynb #73cd4abe
 def duplicate_rows(learner, rows, times=1):
     "So many copies of rows, each drawn by itself -> Moved; ValueError says why not"
     return operated(learner, partial(copy_rows, rows=rows, times=times))
 
-# %% ../../nbs/6_training/616_surgery.ipynb #30b74a72
+# %% ../../nbs/6_training/616_surgery.ipynb #dd67ac5a
 def rows_from(learner, given): # columns {name: (n, ...)}, a memory, or the name of a file or data set
     "Rows (n, ...) from outside as a learner's memory holds them; ValueError where they do not fit"
     if isinstance(given, (str, Path)): given = read_memory(given)
@@ -99,6 +102,7 @@ def rows_from(learner, given): # columns {name: (n, ...)}, a memory, or the name
     check_held(poured([rows], len(rows.term)), learner.actor.spec)
     return rows
 
+# %% ../../nbs/6_training/616_surgery.ipynb #060864dc
 def inject_rows(learner, given):
     "Rows from outside, drawn like all others from now on -> Moved; ValueError says why not"
     check_operable(learner)
