@@ -149,11 +149,12 @@ def read_run(path):
         made = {who: settings_in(config, who) for who in players}
     except (KeyError, TypeError, AttributeError) as problem:
         raise RunProblem(f"config.json is none of ours ({type(problem).__name__}: {problem})") from None
+    env = config.get("env")
     lines = []
     for who, algo in players.items():
         settings, sources = made[who]
-        own = dict(run=path.name, env=config.get("env") or "an environment object", algo=algo,
-                   behaviour=None if len(players) == 1 else who, seed=settings.get("seed"))
+        own = dict(run=path.name, env=env if isinstance(env, str) else "an environment object", algo=algo,
+                   behaviour=None if len(players) == 1 else who, seed=finite_number(settings.get("seed")))
         found = own | facts_of(path, status, who, len(players) == 1, is_written(path))
         lines.append(RunLine(path, who, {name: found[name] for name in FACTS}, settings, sources))
     return lines
