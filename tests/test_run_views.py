@@ -14,9 +14,9 @@ from rlbench.algos.algorithm import algorithms
 from rlbench.core.intervals import iqm, iqm_interval, redrawn
 from rlbench.core.state import FileProblem
 from rlbench.lab.components import as_page
-from rlbench.lab.flame import Flame, bars_of, time_tree
+from rlbench.lab.flame import Flame, flame_bars, time_tree
 from rlbench.lab.run_curves import RunCurves, band_of, common_places, read_off
-from rlbench.lab.run_files import RunReader, is_held
+from rlbench.lab.run_files import RunReader, is_written
 from rlbench.lab.run_rows import beat
 from rlbench.lab.run_table import RunGroup
 from rlbench.training.checkpoints import RunProblem
@@ -276,17 +276,17 @@ def test_who_looks_never_keeps_a_run_from_beginning(tmp_path):
     over = threading.Event()
 
     def look():
-        while not over.is_set(): is_held(path)
+        while not over.is_set(): is_written(path)
     looks = threading.Thread(target=look)
     looks.start()
     try:
         for _ in range(30):
             with claimed(path):
-                assert is_held(path)
+                assert is_written(path)
     finally:
         over.set()
         looks.join()
-    assert not is_held(path)
+    assert not is_written(path)
 
 
 def test_news_come_with_a_beat_and_nothing_else_moves(four):
@@ -330,7 +330,7 @@ def test_every_algorithm_has_its_line(all_of_them):
 def test_its_times_settings_and_checkpoint_can_be_had(all_of_them, case):
     line = all_of_them[case.algo]
     flame = all_of_them.flame(case.algo)
-    assert {bar.node.name for bar in bars_of(flame.node)} & {"collect", "learn"}
+    assert {bar.node.name for bar in flame_bars(flame.node)} & {"collect", "learn"}
     assert line["lr"] is None or "lr" in [row[0] for row in all_of_them.settings(case.algo, every=True)]
     wb = all_of_them.open(case.algo, driver="sync")
     assert isinstance(wb.flame(), Flame) and repr(time_tree(wb.trainer.timers))

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.intervals import iqm, iqm_interval
 from ..core.words import unknown
-from .run_table import cell_text
+from .run_table import run_cell
 
 # %% ../../nbs/8_lab/864_paper.ipynb #eba3f858
 LEAST_SEEDS = 3         # for an interval that can be held against another
@@ -46,7 +46,7 @@ def steps_text(lines):
     "How long runs were: one number, or the least and the most"
     counted = "steps" if any(line["steps"] for line in lines) else "updates"
     ends = sorted(lines, key=lambda line: line[counted] or 0)
-    texts = dict.fromkeys(cell_text(line, counted) or "0" for line in (ends[0], ends[-1]))
+    texts = dict.fromkeys(run_cell(line, counted) or "0" for line in (ends[0], ends[-1]))
     return " to ".join(texts)
 
 # %% ../../nbs/8_lab/864_paper.ipynb #0ff3d5c8

@@ -16,7 +16,7 @@ from .fields import caption_html, panel
 from .flame import Flame, time_tree
 from .paper import TEXTS, PaperTable
 from .run_files import UNREADABLE, checkpoint_files
-from .run_table import settings_between, settings_table
+from .run_table import settings_between, run_settings
 
 # %% ../../nbs/8_lab/8652_run_cards.ipynb #a4a6c981
 def run_words(line):
@@ -78,7 +78,7 @@ class RunCard(RunCardParts):
     def tell(self):
         "Its name and its settings"
         self.name.value = run_words(self.line)
-        self.settings.value = settings_table(self.line, self.every.value)._repr_html_()
+        self.settings.value = run_settings(self.line, self.every.value)._repr_html_()
 
     def pass_on(self):
         "Open the checkpoint that is chosen"

@@ -98,7 +98,7 @@ def draw_band(ax, band, tone, dash):
     return ax.plot(band.x, band.middle, dash, color=tone, linewidth=2, marker=mark, label=label)
 
 # %% ../../nbs/8_lab/863_run_curves.ipynb #106a2503
-def draw_bands(ax, bands, faint):
+def draw_run_bands(ax, bands, faint):
     "All groups of runs -> the lines that have a name"
     named = named_bands(bands)
     others = [band for band in bands if not any(band is one for one in named)]
@@ -130,7 +130,7 @@ def figure_of_bands(panels,         # {title: bands}
     face = FACES[theme]
     names = {}
     for ax, (title, bands) in zip(grid[0], panels.items()):
-        names |= {line.get_label(): line for line in draw_bands(ax, bands, face["faint"])}
+        names |= {line.get_label(): line for line in draw_run_bands(ax, bands, face["faint"])}
         lay_axes(ax, title, OVER[over])
     dress(figure, theme)
     figure.legend(names.values(), names, loc="outside right upper", fontsize=8, frameon=False,

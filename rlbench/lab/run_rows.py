@@ -11,7 +11,7 @@ from traitlets import Bool, Float, Int, List
 
 from .components import TransitionTable, read_asset
 from .run_curves import LINE_TONES, named_bands
-from .run_table import heads_of, texts_of
+from .run_table import run_heads, texts_of
 
 # %% ../../nbs/8_lab/8651_run_rows.ipynb #b01f6c2b
 class RunRows(TransitionTable):
@@ -137,7 +137,7 @@ def first_row(rows, total):
 def fill_rows(rows, selection, tones):
     "Answer a table's request for a page of runs"
     lines = selection.shown.lines
-    heads = heads_of(selection.runs.lines) if selection.runs.lines else []
+    heads = run_heads(selection.runs.lines) if selection.runs.lines else []
     rows.start = first_row(rows, len(lines))
     page = lines[rows.start:rows.start + rows.size]
     rows.tones = [tones.get((line["run"], line.who), PLAIN_TONE) for line in page]

@@ -11,7 +11,7 @@ from .flame import Flame, time_tree
 from .paper import PaperTable
 from .run_curves import RunCurves
 from .run_files import checkpoint_files, checkpoint_of
-from .run_table import RunTable, settings_between, settings_table
+from .run_table import RunTable, settings_between, run_settings
 from .runs_page import RunsPage
 from .workbench import Workbench
 from ..training.checkpoints import RunProblem
@@ -47,7 +47,7 @@ class Runs(RunTable):
 
     def settings(self, run, every=False):
         "What a run was made with and who said so; with `every`, what is at its default as well"
-        return settings_table(self[run], every)
+        return run_settings(self[run], every)
 
     def apart(self, one, other):
         "In what two runs differ, and who said so"
