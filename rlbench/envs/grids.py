@@ -12,6 +12,7 @@ __all__ = ['TILES', 'PAYS', 'ENDS', 'MOVES', 'ARROWS', 'COLOURS', 'FLOOR', 'LINE
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from .parameters import Parameter
 from .tabular import Tabular
 
 # %% ../../nbs/1_envs/111_grids.ipynb #a8ae344d
@@ -206,6 +207,10 @@ def check_spot(world, state):
 class GridWorld(Tabular):
     "A grid of cells to walk on, drawn as text; the observation is row * columns + column"
     metadata = dict(render_modes=["rgb_array", "ansi"], render_fps=8)
+    parameters = dict(
+        slip=Parameter("probability of moving at right angles instead", low=0, high=1),
+        step_reward=Parameter("reward of a step onto floor or start"),
+    )
 
     def __init__(self,
                  rows,              # text with one line per row, or a list of lines; letters as in TILES
@@ -236,6 +241,10 @@ class GridWorld(Tabular):
         self.board = None                                                   # its picture, once one was asked for
         self.size = int(np.clip(480 // max(self.shape), 8, 48))             # pixels per cell
         super().__init__(grid_table(self), (letters == "S") / len(self.start_states))
+
+    def parameters_changed(self):
+        "The table anew"
+        self.P = grid_table(self)
 
     def cell(self, state):
         return divmod(state, self.shape[1])
