@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['POLE', 'ACROBOT', 'LANDER', 'PARAMETERS', 'FOLLOW', 'Parameter', 'above_zero', 'parameters_of', 'follow_pole',
-           'follow', 'values_of', 'tune', 'tune_some', 'checked_value', 'checked_values', 'Tunable']
+           'catch_up', 'values_of', 'tune', 'tune_some', 'checked_value', 'checked_values', 'Tunable']
 
 # %% ../../nbs/1_envs/1003_parameters.ipynb #8a9b3d1b
 import math
@@ -76,7 +76,7 @@ def follow_pole(raw):
 
 FOLLOW = dict(CartPoleEnv=follow_pole, CartPoleVectorEnv=follow_pole)
 
-def follow(raw):
+def catch_up(raw):
     "Compute anew what an environment has made of its parameters"
     if hasattr(raw, "parameters_changed"): raw.parameters_changed()
     for kind in type(raw).__mro__:
@@ -92,7 +92,7 @@ def tune(env, values):
     raw = env.unwrapped
     for name, value in values.items():
         setattr(raw, name, value)
-    if values: follow(raw)
+    if values: catch_up(raw)
 
 # %% ../../nbs/1_envs/1003_parameters.ipynb #72dd466c
 def tune_some(env, values, where): # where: (N,) bool
@@ -102,7 +102,7 @@ def tune_some(env, values, where): # where: (N,) bool
         column = np.array(np.broadcast_to(getattr(raw, name), where.shape))
         column[where] = value
         setattr(raw, name, column)
-    if values: follow(raw)
+    if values: catch_up(raw)
 
 # %% ../../nbs/1_envs/1003_parameters.ipynb #9aaefab9
 def checked_value(name, value, one, now): # a Parameter, and its present value

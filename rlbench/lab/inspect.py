@@ -23,6 +23,7 @@ from .drawing import encode_image, short
 from .pins import FromHere
 from .views import View, in_words
 from ..training.actor import to_tensors
+from ..training.by_hand import acted_by_hand
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #734e8db7
 def newest_first(memory):
@@ -60,6 +61,7 @@ def sort_key(learner, rows, column):
     "(n,) numbers to sort rows by"
     memory = learner.memory
     if column == "row": return rows
+    if column == "by_hand": return acted_by_hand(learner, rows).astype(int)
     if column == "env": return memory.env_of(rows)
     if column == "end":
         return memory.places["term"][rows] + 2 * memory.places["trunc"][rows]
@@ -142,6 +144,7 @@ def told_transition(trainer, who, row):
     cells = memory.gather(index)[0]
     told = [("row", f"{row}, of environment {memory.env_of(row)}")]
     told += [(name, in_words(value)) for name, value in cells.items()]
+    if acted_by_hand(learner, index)[0]: told.append(("by_hand", "yes, a person chose the action"))
     error = errors_of(learner, index)
     if error is not None:
         told.append(("TD error", f"{error[0]:.4g}, by the present networks"))
@@ -239,6 +242,7 @@ class BufferView(View):
             table.start = 0                               # asks again
             return
         cells = memory.gather(rows) if len(rows) else Batch()
+        if learner.by_hand and len(rows): cells["by_hand"] = acted_by_hand(learner, rows)
         error = errors_of(learner, rows)
         heads = heads_of(cells, memory.num_envs)
         if error is not None or not len(rows): heads.append("TD error")

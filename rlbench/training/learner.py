@@ -252,6 +252,13 @@ class Paced:
         if self.moving: self.tick()
         if self.due <= 0: self.ask()
 
+    def mark(self):
+        "In the newest row of the first environment a person chose the action"
+        if self.settings.offline: return                  # it keeps no rows of its own
+        newest = int(self.memory.written[0]) - 1
+        held = newest - self.memory.capacity
+        self.by_hand = [one for one in self.by_hand if one > held] + [newest]
+
     def adopt(self, settings):
         "Learn by these settings from now on"
         self.settings = settings
@@ -300,6 +307,7 @@ class LearnerState(Paced):
         self.data = None                                  # of the present iteration
         self.todo = []                                    # index tensors of the minibatches that are owed
         self.last = None                                  # Taken: what the last step was made of
+        self.by_hand = []                                 # ordinals of rows of the first environment: a person acted
         self.steps = 0                                    # transitions added
         self.updates = 0                                  # steps taken on minibatches
         self.fresh = self.memory.written.copy()           # (N,) rows of each environment that were not processed
