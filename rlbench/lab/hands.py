@@ -11,15 +11,14 @@ import numpy as np
 from ..core.settings import fits
 from ..core.words import unknown
 from .accounts import explain_update
+from .advice import advice
 from .breakpoints import Prefers
 from .filters import rows_where
-from .inspect import action_words, is_held
+from .inspect import is_held
 from .journal import keyword_text
-from .owner import Goal, check_possible
 from .pins import pin, pins_of
-from .player import check_alone, set_out_for
 from .rollouts import rollout_from
-from ..training.by_hand import check_teachable, checked_action
+from .taking_over import act_by_hand, place_by_hand
 from ..training.evaluate import evaluate
 from ..training.hindsight import value_against_return
 from ..training.visits import chosen_one
@@ -89,52 +88,6 @@ def behaviour_of(trainer, who):
     if who is not None: raise ValueError(unknown("behaviour", who, names))
     if len(names) == 1: return names[0]
     raise ValueError(f"which behaviour? There are {', '.join(names)}; say who={names[0]!r}")
-
-# %% ../../nbs/8_lab/854_hands.ipynb #1d90faf4
-def literal(x):
-    "An array, or parts of one, as plain numbers that make it again"
-    return {name: literal(part) for name, part in x.items()} if isinstance(x, dict) else np.asarray(x).tolist()
-
-def hand_text(trainer, who, act):
-    "An action that is chosen by hand, as a line of code that says what it means"
-    space = trainer.env.behaviours[who].action_space
-    chosen = checked_action(trainer.env, space, trainer.obs[who][0], act)[0]
-    whose = f", {who!r}" if len(trainer.actors) > 1 else ""
-    words = action_words(trainer.env, space, chosen)
-    meaning = f"  # {words}" if "(" in words else ""
-    return f"trainer.choose({literal(chosen)}{whose}){meaning}"
-
-# %% ../../nbs/8_lab/854_hands.ipynb #b80952bf
-def go_for(player, goal):
-    "On to a goal at once"
-    set_out_for(player, goal)
-    while player.goals: player.once()
-
-# %% ../../nbs/8_lab/854_hands.ipynb #a0bbd33b
-def act_by_hand(player, who, act):
-    "One environment step in which the first environment takes this action; what moves is stopped before"
-    trainer = player.trainer
-    who = behaviour_of(trainer, who)
-    check_teachable(trainer, who)
-    text = hand_text(trainer, who, act)
-    check_possible("step", trainer)
-    player.stop("paused")
-    if trainer.owed: go_for(player, Goal(lambda event: not trainer.owed))
-    if player.problem: return
-    player.timeline.do(lambda trainer: trainer.choose(act, who), text)
-    go_for(player, Goal("step"))
-
-# %% ../../nbs/8_lab/854_hands.ipynb #fb0c1d31
-def put_text(obs, state):
-    "Beginning an episode in a state, as code"
-    return f"trainer.place({literal(obs)})" if state is None else f"trainer.place(state={literal(state)})"
-
-def place_by_hand(player, obs, state):
-    "At rest, with the first environment where an episode begins in a state"
-    check_alone(player)
-    player.stop("paused")
-    text = put_text(obs, state)
-    player.timeline.do(lambda trainer: trainer.place(obs, state), text)
 
 # %% ../../nbs/8_lab/854_hands.ipynb #81873382
 def entry_for(memory, row, name, value): # row: a number, or numbers (n,)
@@ -287,6 +240,10 @@ class Asking(Keeping):
         def play(trainer):
             return rollout_from(trainer, obs_meant(trainer, who, obs, row), who, **how)
         return self.waited(self.player.look(play))
+
+    def advice(self, who=None):
+        "What the agent thinks of each action where the first environment is -> Advice"
+        return self.waited(self.player.look(lambda trainer: advice(trainer, who)))
 
     def value_against_return(self, who=None, **how):
         "What states are thought to be worth, and what comes of them -> Hindsight; arguments as for the function"
