@@ -15,10 +15,9 @@ from .advice import advice
 from .breakpoints import Prefers
 from .filters import rows_where
 from .inspect import is_held
-from .journal import keyword_text
 from .pins import pin, pins_of
 from .rollouts import rollout_from
-from .taking_over import act_by_hand, place_by_hand
+from .taking_over import act_by_hand, place_by_hand, tune_by_hand
 from ..training.evaluate import evaluate
 from ..training.hindsight import value_against_return
 from ..training.visits import chosen_one
@@ -280,8 +279,7 @@ class Hands(Asking):
 
     def set_env(self, **changes):
         "Change parameters of the world from each environment's next episode on"
-        text = f"trainer.set_env({keyword_text(changes)})"
-        return self.told(self.player.record(lambda trainer: trainer.set_env(**changes), text))
+        return self.told(self.player.ask(lambda: tune_by_hand(self.player, changes)))
 
     def act(self, act, who=None):
         "One environment step in which the first environment takes this action"

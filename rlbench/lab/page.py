@@ -19,6 +19,7 @@ from .controls import Clock, Controls, StatusLine, counters, summary
 from .explainer import JudgePanel, MeaningPanel
 from .fields import FilesPanel, SettingsPanel
 from .fork_views import ForksPanel, fork_views
+from .hand_panel import HandPanel
 from .hindsight_view import HindsightView
 from .inspect import BufferView
 from .kept_views import MomentsView, WeightTracesView
@@ -31,6 +32,7 @@ from .return_views import ReturnsView
 from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
 from .views import ActionBars, EnvFrame, LearningCurve
+from .world_panel import WorldPanel
 
 # %% ../../nbs/8_lab/853_page.ipynb #b2857426
 VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, TermsView, HindsightView,
@@ -259,8 +261,10 @@ class Counter(Orders):
         self.judge = JudgePanel(player, self.looked_at)
         self.meaning = MeaningPanel(player, self.looked_at)
         self.account = ExplainPanel(player, self.looked_at, lambda: self.keys.dark)
+        self.hand = HandPanel(player, self.order, self.looked_at, self.keys)
+        self.world = WorldPanel(player, self.order)
         self.keys.on_number(self.meaning.ask)
-        looks = [part.look for part in (self.forks, self.doctor, self.account)]
+        looks = [part.look for part in (self.hand, self.forks, self.doctor, self.account)]
         self.asked = styled(widgets.HBox([self.stops.widget, *looks, self.judge.widget]), "rl-bar")
 
     def looked_at(self):
@@ -291,7 +295,7 @@ class Furniture(Counter):
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard]), "rl-bar")
         bars = [part.widget for part in (self.controls, self.timebar)]
         words = [part.widget for part in (self.status, self.complaint)]
-        head = [top, *bars, self.asked, *words, self.account.widget, self.toggles]
+        head = [top, *bars, self.asked, *words, self.hand.widget, self.account.widget, self.toggles]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget])
 
     def close(self):
@@ -304,7 +308,7 @@ class Furniture(Counter):
 
     def publish(self, owner, moving):
         "The words, after the pictures"
-        for part in (self.controls, self.timebar, self.stops, self.forks):
+        for part in (self.controls, self.timebar, self.stops, self.forks, self.hand, self.world):
             part.follow(owner)
         if owner.driver == "clock": self.clock.follow(owner)
         for panel in self.settings: panel.follow()
@@ -358,9 +362,10 @@ class Furnished(Furniture):
             card.open = card.view.name not in closed
             card.view.dark(self.keys.dark)
             card.view.ask = partial(look_through, self, card)
+            card.view.put = self.world.place
         switches = self.toggles.children
         self.toggles.children = toggles_for(self.cards, self.flip)
-        panels = [panel.widget for panel in (self.meaning, self.forks, *self.settings, self.doctor, self.files)]
+        panels = [panel.widget for panel in (self.meaning, self.forks, *self.settings, self.world, self.doctor, self.files)]
         self.side.children = [*panels, self.stops.deeds]
         self.arrange()
         for one in (*cards, *settings):

@@ -214,7 +214,7 @@ class GridValues(View):
     title = "Values of the states"
     help = ("left: what is learned; right: the exact values for the present γ, of the best policy or of "
             "the one that is judged, or the error (learned minus exact). Click a state for its numbers; the orange "
-            "frame is the agent")
+            "frame is the agent: drag it, or press Shift+Enter in a cell, and an episode begins there")
     wide = True
     left = dict(value="learned value", q="learned Q of each action")
     right = dict(truth="{} value", error="error of the value", q="{} Q of each action")   # whose
@@ -226,6 +226,7 @@ class GridValues(View):
         has_q = answers(trainer.actors[who], "values", np.arange(1)).ndim == 2
         sides = dict(learned=self.left) if self.truth.model is None else dict(learned=self.left, truth=self.right)
         self.grids = [styled(StateGrid(self.layout, f"{name} values"), f"rl-grid-{name}") for name in sides]
+        for grid in self.grids: grid.on_put(self.dragged)
         self.with_q = has_q and self.layout.spatial
         self.menus = [menu(options, self.with_q, name) for name, options in sides.items()]
         self.here = FromHere(who, self.meant, lambda look: self.ask(look))
@@ -246,6 +247,10 @@ class GridValues(View):
         "The state that was clicked, or where the agent is"
         clicked = self.grids[0].selected
         return clicked if clicked >= 0 else int(trainer.obs[self.who][0])
+
+    def dragged(self, state):
+        "The agent was put down in another cell"
+        if self.put: self.put(state)
 
     def changed(self, change):
         "A click or a choice: the same state in both grids, and a new picture"

@@ -41,6 +41,7 @@ class View:
     shared = False  # True: shows what is the same for all behaviours, so one is enough
     said = ""       # what is shown, in words
     note = None     # method (trainer, event) of views that remember
+    put = None      # put(obs), set by the workbench: an episode of the first environment begins there
     begin = None    # method (trainer) of views that can go on with another run of the same kind
 
     def __init__(self, trainer, who):

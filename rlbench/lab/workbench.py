@@ -14,6 +14,7 @@ from .hands import Hands
 from .journal import snippet
 from .page import Page
 from .player import Player, branched, only_one, this_cell
+from ..training.by_hand import check_teachable
 from ..training.trainer import Trainer
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #d92c67b9
@@ -43,6 +44,29 @@ class Looking(Hands):
         names = list(self.trainer.actors)
         if who not in names: raise ValueError(unknown("behaviour", who, names))
         self.page.choice.choose(who)
+        return self.told(self.player.ask(lambda: None))
+
+    def take_over(self, who=None):
+        "Act in the agent's stead by buttons and keys of the page; the run rests. ValueError says why not"
+        if who is not None: self.look_at(who)
+        self.waited(self.player.look(lambda trainer: check_teachable(trainer, self.page.looked_at())))
+        self.page.hand.record.value = False
+        self.page.hand.look.value = True
+        return self.pause()
+
+    def demonstrate(self, who=None, seed=1):
+        "Act in a fresh environment of the same world, where the run does not notice -> Demonstration"
+        if who is not None: self.look_at(who)
+        hand = self.page.hand
+        shown = self.waited(self.player.look(lambda trainer: hand.begin_recording(trainer, self.page.looked_at(), seed)))
+        hand.record.value = True
+        hand.look.value = True
+        self.pause()
+        return shown
+
+    def give_back(self):
+        "Let the agent go on"
+        self.page.hand.look.value = False
         return self.told(self.player.ask(lambda: None))
 
     def diagnose(self):
