@@ -1,5 +1,4 @@
-"A person acts, begins episodes and changes the world: marked, exact on every way back, refused in words where it cannot be"
-import gymnasium as gym
+"A person acts, begins episodes, changes the world: marked, exact on every way back, or refused in words"
 import numpy as np
 import pytest
 

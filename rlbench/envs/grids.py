@@ -203,14 +203,22 @@ def check_spot(world, state):
     tile = TILES[world.rows[row][col]]
     raise ValueError(f"GridWorld: nobody can stand at row {row}, column {col}: it is a {tile}")
 
-# %% ../../nbs/1_envs/111_grids.ipynb #966a4c6b
-class GridWorld(Tabular):
-    "A grid of cells to walk on, drawn as text; the observation is row * columns + column"
-    metadata = dict(render_modes=["rgb_array", "ansi"], render_fps=8)
+# %% ../../nbs/1_envs/111_grids.ipynb #9112d093
+class GridParameters(Tabular):
+    "A table that follows two of the numbers that it was made from"
     parameters = dict(
         slip=Parameter("probability of moving at right angles instead", low=0, high=1),
         step_reward=Parameter("reward of a step onto floor or start"),
     )
+
+    def parameters_changed(self):
+        "The table anew"
+        self.P = grid_table(self)
+
+# %% ../../nbs/1_envs/111_grids.ipynb #966a4c6b
+class GridWorld(GridParameters):
+    "A grid of cells to walk on, drawn as text; the observation is row * columns + column"
+    metadata = dict(render_modes=["rgb_array", "ansi"], render_fps=8)
 
     def __init__(self,
                  rows,              # text with one line per row, or a list of lines; letters as in TILES
@@ -241,10 +249,6 @@ class GridWorld(Tabular):
         self.board = None                                                   # its picture, once one was asked for
         self.size = int(np.clip(480 // max(self.shape), 8, 48))             # pixels per cell
         super().__init__(grid_table(self), (letters == "S") / len(self.start_states))
-
-    def parameters_changed(self):
-        "The table anew"
-        self.P = grid_table(self)
 
     def cell(self, state):
         return divmod(state, self.shape[1])

@@ -22,6 +22,7 @@ class Parameter(NamedTuple):
     low: float = -math.inf
     high: float = math.inf
 
+# %% ../../nbs/1_envs/1003_parameters.ipynb #e1b8a705
 def above_zero(meaning):
     "A length, a mass: what divides may not be 0"
     return Parameter(meaning, low=1e-3)
@@ -74,6 +75,7 @@ def follow_pole(raw):
     raw.total_mass = raw.masspole + raw.masscart
     raw.polemass_length = raw.masspole * raw.length
 
+# %% ../../nbs/1_envs/1003_parameters.ipynb #1ac28a36
 FOLLOW = dict(CartPoleEnv=follow_pole, CartPoleVectorEnv=follow_pole)
 
 def catch_up(raw):
@@ -87,6 +89,7 @@ def values_of(env, names):
     "{name: value} of parameters now"
     return {name: getattr(env.unwrapped, name) for name in names}
 
+# %% ../../nbs/1_envs/1003_parameters.ipynb #540b7c9d
 def tune(env, values):
     "Set parameters of an environment; whatever was made of them follows"
     raw = env.unwrapped
@@ -111,18 +114,21 @@ def checked_value(name, value, one, now): # a Parameter, and its present value
         if fits(bool, value): return bool(value)
         raise ConfigError(f"{name} = {value!r}: expected True or False")
     ok = fits(float, value) and math.isfinite(value) and one.low <= value <= one.high
-    if ok: return type(now)(value) if isinstance(now, float) or float(value).is_integer() else float(value)
+    if ok:
+        return type(now)(value) if isinstance(now, float) or float(value).is_integer() else float(value)
     ends = "" if math.isinf(one.low) else f" from {one.low:g}"
     ends += "" if math.isinf(one.high) else f" to {one.high:g}"
     raise ConfigError(f"{name} = {value!r}: expected a number{ends} ({one.meaning})")
 
+# %% ../../nbs/1_envs/1003_parameters.ipynb #c42459ab
 def checked_values(id, known, changes, now): # known: {name: Parameter}; now: {name: value}
     "{name: value} that may be set; ConfigError says what is wrong"
     if not known:
         raise ConfigError(f"{id} has no parameters that can change between episodes; an environment says which of its "
                           "attributes may by parameters = {name: what it is}")
     for name in changes:
-        if name not in known: raise ConfigError(unknown("parameter", name, known))
+        if name not in known:
+            raise ConfigError(unknown("parameter", name, known))
     return {name: checked_value(name, value, known[name], now[name]) for name, value in changes.items()}
 
 # %% ../../nbs/1_envs/1003_parameters.ipynb #8b3a51e4

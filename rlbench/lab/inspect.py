@@ -144,7 +144,8 @@ def told_transition(trainer, who, row):
     cells = memory.gather(index)[0]
     told = [("row", f"{row}, of environment {memory.env_of(row)}")]
     told += [(name, in_words(value)) for name, value in cells.items()]
-    if acted_by_hand(learner, index)[0]: told.append(("by_hand", "yes, a person chose the action"))
+    if acted_by_hand(learner, index)[0]:
+        told.append(("by_hand", "yes, a person chose the action"))
     error = errors_of(learner, index)
     if error is not None:
         told.append(("TD error", f"{error[0]:.4g}, by the present networks"))
@@ -205,6 +206,14 @@ def held_text(memory):
     size = memory.nbytes / 1e6
     return f"{len(memory):,} of {most:,} rows held, {memory.added:,} added so far, {size:.1f} MB"
 
+# %% ../../nbs/8_lab/83_inspect.ipynb #066f0b0c
+def cells_of(learner, rows):
+    "Stored rows (n,) as a table shows them, and where a person has acted, in which of them"
+    if not len(rows): return Batch()
+    cells = learner.memory.gather(rows)
+    marks = dict(by_hand=acted_by_hand(learner, rows)) if learner.by_hand else {}
+    return Batch(cells, **marks)
+
 # %% ../../nbs/8_lab/83_inspect.ipynb #7a47f567
 class BufferView(View):
     "The memory as a table, and one transition opened"
@@ -241,8 +250,7 @@ class BufferView(View):
         if table.start >= max(1, total):
             table.start = 0                               # asks again
             return
-        cells = memory.gather(rows) if len(rows) else Batch()
-        if learner.by_hand and len(rows): cells["by_hand"] = acted_by_hand(learner, rows)
+        cells = cells_of(learner, rows)
         error = errors_of(learner, rows)
         heads = heads_of(cells, memory.num_envs)
         if error is not None or not len(rows): heads.append("TD error")

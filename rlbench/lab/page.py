@@ -365,8 +365,8 @@ class Furnished(Furniture):
             card.view.put = self.world.place
         switches = self.toggles.children
         self.toggles.children = toggles_for(self.cards, self.flip)
-        panels = [panel.widget for panel in (self.meaning, self.forks, *self.settings, self.world, self.doctor, self.files)]
-        self.side.children = [*panels, self.stops.deeds]
+        panels = self.meaning, self.forks, *self.settings, self.world, self.doctor, self.files
+        self.side.children = [*(panel.widget for panel in panels), self.stops.deeds]
         self.arrange()
         for one in (*cards, *settings):
             if one not in self.cards and one not in self.settings: one.close()

@@ -20,6 +20,7 @@ def literal(x):
     "An array, or parts of one, as plain numbers that make it again"
     return {name: literal(part) for name, part in x.items()} if isinstance(x, dict) else np.asarray(x).tolist()
 
+# %% ../../nbs/8_lab/8415_taking_over.ipynb #e7c2368c
 def hand_text(trainer, who, act):
     "An action that is chosen by hand, as a line of code that says what it means"
     space = trainer.env.behaviours[who].action_space
@@ -54,11 +55,13 @@ def put_text(obs, state):
     "Beginning an episode in a state, as code"
     return f"trainer.place({literal(obs)})" if state is None else f"trainer.place(state={literal(state)})"
 
+# %% ../../nbs/8_lab/8415_taking_over.ipynb #49fecdfc
 def tune_by_hand(player, changes):
     "Parameters of the world from each environment's next episode on"
     text = f"trainer.set_env({keyword_text(changes)})"
     done_alone(player, lambda trainer: trainer.set_env(**changes), text)
 
+# %% ../../nbs/8_lab/8415_taking_over.ipynb #bd4dc9eb
 def place_by_hand(player, obs, state):
     "At rest, with the first environment where an episode begins in a state"
     check_alone(player)

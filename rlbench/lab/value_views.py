@@ -199,10 +199,12 @@ def rename(pick, options):
     pick.index = at
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #cce40751
-def side_by_side(menus, grids, changed):
-    "Menus above grids; `changed(change)` when something is chosen or clicked"
+def side_by_side(menus, grids, changed, dragged):
+    "Menus above grids; `changed(change)` when something is chosen or clicked, `dragged(state)` with the agent"
     for pick in menus: pick.observe(changed, "value")
-    for grid in grids: grid.observe(changed, "selected")
+    for grid in grids:
+        grid.observe(changed, "selected")
+        grid.on_put(dragged)
     wide = dict(flex="1 1 260px", max_width="402px")
     columns = [widgets.VBox(pair, layout=wide) for pair in zip(menus, grids)]
     return styled(widgets.HBox(columns), "rl-row")
@@ -226,11 +228,10 @@ class GridValues(View):
         has_q = answers(trainer.actors[who], "values", np.arange(1)).ndim == 2
         sides = dict(learned=self.left) if self.truth.model is None else dict(learned=self.left, truth=self.right)
         self.grids = [styled(StateGrid(self.layout, f"{name} values"), f"rl-grid-{name}") for name in sides]
-        for grid in self.grids: grid.on_put(self.dragged)
         self.with_q = has_q and self.layout.spatial
         self.menus = [menu(options, self.with_q, name) for name, options in sides.items()]
         self.here = FromHere(who, self.meant, lambda look: self.ask(look))
-        self.widget = widgets.VBox([side_by_side(self.menus, self.grids, self.changed), self.here.widget])
+        self.widget = widgets.VBox([side_by_side(self.menus, self.grids, self.changed, self.dragged), self.here.widget])
 
     @classmethod
     def fits(cls, trainer, who):
@@ -247,10 +248,6 @@ class GridValues(View):
         "The state that was clicked, or where the agent is"
         clicked = self.grids[0].selected
         return clicked if clicked >= 0 else int(trainer.obs[self.who][0])
-
-    def dragged(self, state):
-        "The agent was put down in another cell"
-        if self.put: self.put(state)
 
     def changed(self, change):
         "A click or a choice: the same state in both grids, and a new picture"

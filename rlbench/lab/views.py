@@ -61,6 +61,10 @@ class View:
     def draw(self, trainer, moving):
         "Show the present state; `moving` where another picture will follow at once"
 
+    def dragged(self, obs):
+        "The agent was dragged to another state"
+        if self.put: self.put(obs)
+
     def text(self):
         "What is shown, in words"
         return self.said

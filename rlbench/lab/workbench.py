@@ -58,7 +58,9 @@ class Looking(Hands):
         "Act in a fresh environment of the same world, where the run does not notice -> Demonstration"
         if who is not None: self.look_at(who)
         hand = self.page.hand
-        shown = self.waited(self.player.look(lambda trainer: hand.begin_recording(trainer, self.page.looked_at(), seed)))
+        def begin(trainer):
+            return hand.begin_recording(trainer, self.page.looked_at(), seed)
+        shown = self.waited(self.player.look(begin))
         hand.record.value = True
         hand.look.value = True
         self.pause()

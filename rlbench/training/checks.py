@@ -75,7 +75,8 @@ def with_columns(like, told, num_envs):
     column = dict(value=np.zeros(num_envs))
     for name, part in inner.items():
         several = isinstance(told["inner"].get(name, {}).get("value"), np.ndarray)
-        if several and isinstance(part.get("value"), float): inner[name] = column
+        if several and isinstance(part.get("value"), float):
+            inner[name] = column
     return like | dict(env=like["env"] | dict(inner=inner))
 
 # %% ../../nbs/6_training/631_checks.ipynb #b8c8ac52
@@ -89,7 +90,8 @@ def check_choice(space, act):
     "FileProblem where what waits to be done is no action"
     try: fits = from_columns(space, act[0]) in space
     except (TypeError, KeyError, IndexError, ValueError): fits = False
-    if not fits: raise FileProblem(f"chosen: {told_form(act)}, expected one of {space}")
+    if not fits:
+        raise FileProblem(f"chosen: {told_form(act)}, expected one of {space}")
 
 def check_hands(trainer, tree):
     "FileProblem where what hands are said to have done cannot be"
@@ -99,12 +101,14 @@ def check_hands(trainer, tree):
     for who, marks in told.get("marks", {}).items():
         check_form({who: np.asarray(marks)[:1]}, {one: np.zeros(1, np.int64) for one in trainer.learners if one == who})
     for who, act in told.get("chosen", {}).items():
-        if who not in env.behaviours: raise FileProblem(f"chosen: by {who!r}, expected one of {list(env.behaviours)}")
+        if who not in env.behaviours:
+            raise FileProblem(f"chosen: by {who!r}, expected one of {list(env.behaviours)}")
         check_choice(env.behaviours[who].action_space, act)
     inside = tree["env"].get("by_hand", {})
     for values in [tree["env"].get("wanted", {}), inside.get("wanted", {}), *inside.get("in_force", [])]:
         if values: check_parameters(env, values)
-    if "placed" in inside: check_form(inside["placed"], snapshot(next(iter(trainer.obs.values())))[0])
+    if "placed" in inside:
+        check_form(inside["placed"], snapshot(next(iter(trainer.obs.values())))[0])
 
 # %% ../../nbs/6_training/631_checks.ipynb #159d62eb
 def check_tree(trainer, tree):

@@ -233,6 +233,7 @@ def memory_for(settings, spec, given):
 # %% ../../nbs/6_training/61_learner.ipynb #3dfe133c
 class Paced:
     "By which settings a learner learns, and how long until it can"
+    by_hand = ()        # ordinals of the first environment's rows in which a person acted
 
     @property
     def ready(self):
@@ -254,7 +255,8 @@ class Paced:
 
     def mark(self):
         "In the newest row of the first environment a person chose the action"
-        if self.settings.offline: return                  # it keeps no rows of its own
+        if self.settings.offline:
+            return                  # it keeps no rows of its own
         newest = int(self.memory.written[0]) - 1
         held = newest - self.memory.capacity
         self.by_hand = [one for one in self.by_hand if one > held] + [newest]
@@ -307,7 +309,6 @@ class LearnerState(Paced):
         self.data = None                                  # of the present iteration
         self.todo = []                                    # index tensors of the minibatches that are owed
         self.last = None                                  # Taken: what the last step was made of
-        self.by_hand = []                                 # ordinals of rows of the first environment: a person acted
         self.steps = 0                                    # transitions added
         self.updates = 0                                  # steps taken on minibatches
         self.fresh = self.memory.written.copy()           # (N,) rows of each environment that were not processed

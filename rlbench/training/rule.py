@@ -203,7 +203,8 @@ class Rule(RunState):
                                      next_obs=step.next_obs, **extra)
             if name in self.learners:
                 self.learners[name].add(row, step.valid)
-                if name in self.chosen and step.valid[0]: self.learners[name].mark()
+                if name in self.chosen and step.valid[0]:
+                    self.learners[name].mark()
             if self.actors[name].carry is not None:
                 self.actors[name].begin(step.first)
             self.obs[name] = step.obs

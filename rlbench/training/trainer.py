@@ -227,7 +227,8 @@ class Steered(Asked):
 
     def act(self, act, who=None):
         "One step in which the first environment takes this action, after what is owed -> its event"
-        if not self.collecting: raise ValueError("no step will come while collecting is switched off")
+        if not self.collecting:
+            raise ValueError("no step will come while collecting is switched off")
         self.choose(act, who)
         return self.until("step")
 
