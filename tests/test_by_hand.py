@@ -85,17 +85,6 @@ def test_without_hands_a_state_is_what_it_was():
     assert "by_hand" not in trainer.state() and "wanted" not in trainer.state()["env"]
 
 
-def test_marks_go_with_their_rows():
-    trainer = Trainer("CartPole-v1", "dqn", num_envs=2, **SMALL | dict(buffer_size=10))
-    for t in range(13):
-        if t % 2: trainer.act(1)
-        else: trainer.until("step")
-    learner = trainer.learner
-    found = rows_where(learner, "by_hand")
-    assert sorted(learner.memory.ordinal(found).tolist()) == [9, 11]
-    assert (learner.memory.places["act"][found] == 1).all() and (learner.memory.env_of(found) == 0).all()
-
-
 def jumped(**settings):
     "A run whose first environment was put elsewhere after six steps, and went on for six more"
     trainer = Trainer("CartPole-v1", "dqn", num_envs=2, **SMALL | dict(learning_starts=60), **settings)
@@ -121,27 +110,6 @@ def test_no_row_reaches_across_a_jump(native):
     assert (episodes.length[0], episodes.ret[0], episodes.total) == (6, 6, 0)
     other = memory.aged(np.arange(12), 1)
     assert not memory.ends(other).any()                         # nothing happened there
-
-
-def test_what_was_carried_is_forgotten_in_the_first_environment_alone():
-    trainer = Trainer("CartPole-v1", "r2d2", num_envs=2, hidden=(4,), memory_size=3, learning_starts=10**4)
-    trainer.until("step", 4)
-    carry = trainer.actors["agent"].carry.clone()
-    trainer.place(state=[0, 0, 0, 0])
-    after = trainer.actors["agent"].carry
-    assert not after[0].any() and carry[0].any() and (after[1] == carry[1]).all()
-
-
-def test_frames_are_those_of_a_first_step():
-    trainer = Trainer("MountainCar-v0", "dqn", env_settings=dict(frame_stack=3), **SMALL)
-    trainer.until("step", 5)
-    trainer.place(trainer.obs["agent"][0])
-    seen = trainer.obs["agent"][0]
-    assert (seen == seen[-1]).all()
-    trainer.until("step", 3)
-    memory = trainer.learner.memory
-    rows = memory.gather(memory.newest(3).ravel())
-    assert (rows.obs[0] == seen).all() and (rows.obs[1][:2] == seen[-1]).all()
 
 
 def test_a_time_limit_begins_anew():
@@ -180,12 +148,6 @@ def test_what_cannot_be_placed_says_why_and_nothing_moves(env, algo, settings, w
     with pytest.raises((ValueError, EnvProblem), match=words):
         trainer.place(**where)
     assert same(trainer.snapshot(), before)
-
-
-def test_several_behaviours_are_not_placed():
-    chase = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"))
-    with pytest.raises(ConfigError, match="one behaviour does not see all of it"):
-        chase.place(3)
 
 
 CHANGES = [

@@ -82,7 +82,8 @@ def with_columns(like, told, num_envs):
 # %% ../../nbs/6_training/631_checks.ipynb #b8c8ac52
 def check_parameters(env, told):
     "FileProblem where {parameter: value} has others than an environment, or values that cannot be"
-    try: checked_values(env.id, env.parameters, told, values_of(env.single, env.parameters))
+    now = values_of(env.single, env.parameters)
+    try: checked_values(env.id, env.parameters, told, now)
     except (ConfigError, AttributeError, TypeError) as problem:
         raise FileProblem(f"parameters of the world: {problem}") from None
 
@@ -120,7 +121,8 @@ def check_tree(trainer, tree):
     if "held" in like["env"]:
         like["env"]["held"] = None                        # what an environment tells is its own affair
     check_hands(trainer, tree)
-    try: check_form(without_hands(tree), with_columns(like, tree["env"], trainer.env.num_envs))
+    like = with_columns(like, tree["env"], trainer.env.num_envs)
+    try: check_form(without_hands(tree), like)
     except FileProblem as problem:
         raise FileProblem(f"not a state of {trainer.env.id} as it is made here: {problem}") from None
     for who, told in tree["env"]["counts"]["episodes"].items():

@@ -32,8 +32,8 @@ class Seat:
         self.actor.begin(first)
 
 # %% ../../nbs/6_training/6525_demonstrations.ipynb #41ed6528
-class Demonstration:
-    "A fresh environment of a run's world in which a person acts, and what came of it"
+class Stage:
+    "A fresh environment of a run's world in which a person acts"
     def __init__(self, run,     # a Trainer, or a run's id, folder or file
                  who=None,      # behaviour, where there are several
                  seed=1):       # of the environment, and of whoever else acts
@@ -49,6 +49,9 @@ class Demonstration:
         self.returns = []       # of the episodes that have ended
         self.whole = 0          # steps up to the last end
 
+# %% ../../nbs/6_training/6525_demonstrations.ipynb #ceccedb7
+class Acted(Stage):
+    "What a person does there"
     def act(self, act):
         "One step -> itself; ValueError where it is no action, or not allowed"
         seat = self.actors[self.who]
@@ -66,6 +69,9 @@ class Demonstration:
         for actor in self.actors.values(): actor.begin()
         return self
 
+# %% ../../nbs/6_training/6525_demonstrations.ipynb #491ff9e7
+class Demonstration(Acted):
+    "A fresh environment of a run's world in which a person acts, and what came of it"
     def ring(self):
         "What was done so far, as a data set; an episode under way is cut"
         if not self.found: raise ValueError("nothing was demonstrated yet")
