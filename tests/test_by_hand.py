@@ -6,7 +6,6 @@ from rlbench.core.state import same, snapshot
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.find import make
-from rlbench.lab.filters import rows_where
 from rlbench.training.by_hand import acted_by_hand, why_own_actions
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load
