@@ -32,7 +32,7 @@ class Seat:
         self.actor.begin(first)
 
 # %% ../../nbs/6_training/6525_demonstrations.ipynb #41ed6528
-class Stage:
+class DemoRoom:
     "A fresh environment of a run's world in which a person acts"
     def __init__(self, run,     # a Trainer, or a run's id, folder or file
                  who=None,      # behaviour, where there are several
@@ -50,7 +50,7 @@ class Stage:
         self.whole = 0          # steps up to the last end
 
 # %% ../../nbs/6_training/6525_demonstrations.ipynb #ceccedb7
-class Acted(Stage):
+class Acted(DemoRoom):
     "What a person does there"
     def act(self, act):
         "One step -> itself; ValueError where it is no action, or not allowed"
