@@ -221,7 +221,7 @@ WORDS = [
     (put_elsewhere, "the place changed past the workbench"),
     (goes_back, "was not recorded"),
     (is_called, "<lambda> was called on the trainer"),
-    (acts, "a hand chose action 1 (push right)")]
+    (acts, "trainer.choose(1)  # 1 (push right)")]
 
 
 @pytest.mark.parametrize("order, words", WORDS)

@@ -78,16 +78,37 @@ class Grid {
     const inner = make("g", {}, group), frame = make("rect", { x: x + 2, y: y + 2, width: this.side - 4, height: this.side - 4, class: "rl-frame" }, group);
     group.addEventListener("click", () => this.select(state));
     group.addEventListener("keydown", (event) => this.key(event, state));
+    group.addEventListener("pointerdown", (event) => this.grab(event, state));
     return { group, box, inner, frame, x, y };
   }
 
   key(event, state) {
     const { cols, states } = this.world, moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -cols, ArrowDown: cols };
-    if (event.key === "Enter") this.select(state);
+    if (event.key === "Enter" && event.shiftKey) this.put(state);
+    else if (event.key === "Enter") this.select(state);
     else if (event.key in moves) this.focus(Math.min(states - 1, Math.max(0, state + moves[event.key])));
     else return;
     event.preventDefault();
     event.stopPropagation();
+  }
+
+  put(state) { this.model.send({ put: state }); }              // an episode is to begin there
+
+  grab(event, state) {                                         // the agent is dragged to another cell
+    if (state !== this.model.get("frame").at || event.button) return;
+    event.preventDefault();
+    const under = ({ clientX, clientY }) => this.cells.findIndex(({ group }) => group.contains(document.elementFromPoint(clientX, clientY)));
+    const mark = (at, on) => this.cells[at]?.frame.classList.toggle("rl-over", on);
+    let to = state;
+    const over = (move) => { mark(to, false); to = under(move); mark(to, true); };
+    const drop = () => {
+      for (const [name, what] of handlers) removeEventListener(name, what);
+      mark(to, false);
+      if (to >= 0 && to !== state) this.put(to);
+    };
+    const leave = () => { mark(to, false); to = -1; drop(); };
+    const handlers = [["pointermove", over], ["pointerup", drop], ["pointercancel", leave]];
+    for (const [name, what] of handlers) addEventListener(name, what);
   }
 
   focus(state) {
@@ -114,6 +135,7 @@ class Grid {
       cell.box.setAttribute("fill", open ? shade(frame.values[state], frame.low, frame.high, frame.palette) : "var(--rl-empty)");
       if (open && frame.q) this.wedges(cell, frame, state);
       else this.plain(cell, frame, state, open);
+      cell.group.classList.toggle("rl-here", state === frame.at);
       cell.group.setAttribute("aria-label", this.words(frame, state));
     });
   }

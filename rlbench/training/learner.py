@@ -233,6 +233,7 @@ def memory_for(settings, spec, given):
 # %% ../../nbs/6_training/61_learner.ipynb #3dfe133c
 class Paced:
     "By which settings a learner learns, and how long until it can"
+    by_hand = ()        # ordinals of the first environment's rows in which a person acted
 
     @property
     def ready(self):
@@ -251,6 +252,14 @@ class Paced:
         self.due -= 1
         if self.moving: self.tick()
         if self.due <= 0: self.ask()
+
+    def mark(self):
+        "In the newest row of the first environment a person chose the action"
+        if self.settings.offline:
+            return                  # it keeps no rows of its own
+        newest = int(self.memory.written[0]) - 1
+        held = newest - self.memory.capacity
+        self.by_hand = [one for one in self.by_hand if one > held] + [newest]
 
     def adopt(self, settings):
         "Learn by these settings from now on"
