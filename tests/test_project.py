@@ -126,7 +126,7 @@ def test_widgets_would_be_found():
 
 
 def test_notebooks_together_are_small():
-    assert sum(path.stat().st_size for path in NOTEBOOKS) <= 10_000_000
+    assert sum(path.stat().st_size for path in NOTEBOOKS) <= 8_000_000
 
 
 def prose(page):

@@ -15,7 +15,7 @@ from nbdev.config import get_config
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_NOTEBOOK = 300_000      # bytes; code hosts give up on much larger ones, and so do readers
-MAX_ALL = 10_000_000
+MAX_ALL = 8_000_000
 VIEW = "application/vnd.jupyter.widget-view+json"
 PLACES = re.compile(r"/(?:[\w.+-]+/)*(?:site-packages|tmp/\w+)/")  # where packages and passing files lie on one machine
 

@@ -316,7 +316,8 @@ class ModelView(StatesView):
 
     def draw(self, trainer, moving):
         known = told_by(trainer.learners[self.who], learned_model)
-        if known is None: return self.blank("no model is learned", moving)
+        if known is None:
+            return self.blank("no model is learned", moving)
         known = known.numpy()
         pairs = self.layout.states * self.layout.actions
         self.said = f"{len(known):,} of {pairs:,} pairs of state and action are known"
@@ -344,9 +345,6 @@ class QueueView(View):
     def fits(cls, trainer, who):
         learns = who in trainer.learners and has_discrete_actions(trainer, who)
         return learns and has_answer(most_urgent, trainer.learners[who].algo)
-
-    def begin(self, trainer):
-        "Nothing is remembered"
 
     def draw(self, trainer, moving):
         queue = told_by(trainer.learners[self.who], most_urgent)

@@ -17,10 +17,10 @@ from ..core.batch import as_numpy
 from ..envs.actions import action_names
 from ..envs.problems import BanditHall
 from ..envs.tabular import HARMLESS, model_of
-from .drawing import BLUE, GREEN, ORANGE, short, span_of
+from .drawing import short, span_of
 from .figures import Picture, cover
-from .value_views import GridValues, countable
-from .views import ActionBars, View, answers
+from .value_views import countable
+from .views import View, answers
 from ..policies.exploration import ucb
 from ..training.actor import to_tensors
 
@@ -219,9 +219,9 @@ class ArmsAxes:
     "Arms as they are, and as they are thought to be, in axes of a picture"
 
     def __init__(self, picture, ax):
-        [ends] = ax.plot([], [], color=BLUE, linewidth=1.6)
-        [truth] = ax.plot([], [], "_", color=ORANGE, markersize=14, markeredgewidth=2.4)
-        [known] = ax.plot([], [], "o", color=BLUE, markersize=5)
+        [ends] = ax.plot([], [])
+        [truth] = ax.plot([], [], "_", color="text", markersize=14)
+        [known] = ax.plot([], [], ".", markersize=5)
         self.ends, self.truth, self.known = (picture.add(line, ax) for line in (ends, truth, known))
         self.span = None
 
@@ -246,15 +246,15 @@ class BanditPicture(Picture):
         self.left = self.axes(right=560, xlabel="environment steps", ylabel="regret", ticks=3)
         self.middle = self.axes(left=308, right=310, xlabel="environment steps", ylabel="share of the best", ticks=3)
         self.right = self.axes(left=550, xlabel="arm", ylabel="payout")
-        [regret] = self.left.plot([], [], color=BLUE, linewidth=1.6)
-        [share] = self.middle.plot([], [], color=GREEN, linewidth=1.6)
+        [regret] = self.left.plot([], [], color="error")
+        [share] = self.middle.plot([], [], color="policy")
         self.regret = self.add(regret, self.left)
         self.share = self.add(share, self.middle)
         self.arms = ArmsAxes(self, self.right)
         self.span = None    # of the regret
 
     def tell(self, steps, regret, share, *arms): # (n,) three times; as for ArmsAxes
-        "Draw them -> a PIL image"
+        "Draw them -> Sheet"
         self.regret.set_data(steps, regret)
         self.share.set_data(steps, share)
         self.span = cover(self.span, *span_of(regret), anchor=0., least=1.)
@@ -287,10 +287,10 @@ class BanditView(View):
     name = "bandit"
     title = "Regret, and what is thought of the arms"
     help = ("left: the regret so far, what the best arm would have paid more, on average over the environments; "
-            "middle: how often the best arm was pulled lately; right: orange: the true mean of each arm, blue: the "
+            "middle: how often the best arm was pulled lately; right: bars: the true mean of each arm, green: the "
             "estimate, and how far it may be off: by the algorithm's bonus or belief, else two standard errors")
     wide = True
-    instead = GridValues, ActionBars
+    instead = "values", "actions"
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
@@ -316,10 +316,5 @@ class BanditView(View):
         means = pulls.payouts.now(trainer.env, here)[0]
         words, *thought = thought_of_arms(trainer, self.who, pulls, int(here[0]))
         self.show(self.picture.tell(steps, regret / len(here), share, means, *thought), moving)
-        self.bare = not n[-1]
         names = action_names(trainer.env, trainer.env.behaviours[self.who].action_space)
         self.said = f"{bandit_words(totals, share, names[int(means.argmax())], len(here))}; lines: {words}"
-
-    def dark(self, on):
-        super().dark(on)
-        self.picture.dark(on)

@@ -11,7 +11,7 @@ import numpy as np
 
 from .bandit_views import moves_of, uprights
 from .components import styled
-from .drawing import BLUE, GREEN, ORANGE, span_of
+from .drawing import span_of
 from .figures import Picture, cover
 from .pins import FromHere
 from .value_views import GridValues, judged_states, newest_obs, state_text, surveyed
@@ -38,22 +38,21 @@ def lies_in_line(env, states): # VecEnv; how many
 class ChainPicture(Picture):
     "Values over the number of the state, and a number of each state below"
 
-    def __init__(self, below, theme): # what the number below is
+    def __init__(self, below): # what the number below is
         super().__init__()
-        self.dark(theme == "dark")
         self.upper = self.axes(bottom=96, ylabel="value")
         self.lower = self.axes(top=158, xlabel="state", ylabel=below, ticks=3)
         self.lines = {}
-        styles = dict(truth=("--", ORANGE, 1), learned=(".-", BLUE, 4), here=("P", ORANGE, 9))
+        styles = dict(truth=("--", "text", 1), learned=("-", "value", 1), here=("P", "here", 11))
         for name, (style, hue, size) in styles.items():
-            [line] = self.upper.plot([], [], style, color=hue, linewidth=1.6, markersize=size)
+            [line] = self.upper.plot([], [], style, color=hue, markersize=size)
             self.lines[name] = self.add(line, self.upper)
-        [below] = self.lower.plot([], [], color=GREEN, linewidth=1.6)
+        [below] = self.lower.plot([], [], color="number")
         self.lines["below"] = self.add(below, self.lower)
         self.spans = None, None
 
     def tell(self, states, learned, truth, here, below): # (n,), (n,), (n,) or None, (state, value), (n,)
-        "Draw them -> a PIL image"
+        "Draw them -> Sheet"
         self.lines["learned"].set_data(states, learned)
         self.lines["truth"].set_data(states, states * np.nan if truth is None else truth)
         self.lines["here"].set_data([here[0]], [here[1]])
@@ -108,12 +107,12 @@ def below_chain(what, trainer, who, best, states): # "visits" or "best action"; 
 # %% ../../nbs/8_lab/825_chain_views.ipynb #5c7f56fe
 class ChainValues(View):
     "Values over the number of the state, where states lie in a line"
-    name = "values"
+    name = "chain"
     title = "Values along the states"
-    help = ("blue: what is learned; orange, dashed: the exact values for the present γ, of the best policy or of the "
+    help = ("green: what is learned; dashed: the exact values for the present γ, of the best policy or of the "
             "one that is judged; cross: the agent. Below: how often each state is among the steps that are stored, or "
             "which action is liked best. Choose a state for its numbers, to pin it, or to play on from it")
-    instead = (GridValues,)
+    instead = ("values",)
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
@@ -133,7 +132,7 @@ class ChainValues(View):
         self.layout.cols = self.layout.states
         self.open = np.flatnonzero(~self.layout.closed)
         self.menus.offer(self.open.tolist())
-        self.picture = ChainPicture(self.menus.below.value, self.theme)
+        self.picture = ChainPicture(self.menus.below.value)
 
     def meant(self, trainer):
         "The state that was chosen, or where the agent is"
@@ -142,7 +141,7 @@ class ChainValues(View):
     def changed(self, change):
         "Another choice in the menus"
         self.here.clear()
-        self.picture = ChainPicture(self.menus.below.value, self.theme)
+        self.picture = ChainPicture(self.menus.below.value)
         self.ask(lambda trainer: self.draw(trainer, moving=False))
 
     def draw(self, trainer, moving):
@@ -152,7 +151,3 @@ class ChainValues(View):
         image = self.picture.tell(self.open, now.V[self.open], truth, (now.at, now.V[now.at]), below[self.open])
         self.show(image, moving)
         self.said = state_text(self.layout, now, self.meant(trainer))
-
-    def dark(self, on):
-        super().dark(on)
-        self.picture.dark(on)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['read_asset', 'styled', 'mark', 'button', 'close_widgets', 'Pane', 'send_together', 'Keys', 'tips_of', 'as_page',
-           'press', 'click_number', 'number_button', 'StateGrid', 'TransitionTable']
+           'press', 'press_hand', 'drag_agent', 'click_number', 'number_button', 'StateGrid', 'TransitionTable']
 
 # %% ../../nbs/8_lab/81_components.ipynb #e9f2a51f
 import html
@@ -71,7 +71,8 @@ class Pane(anywidget.AnyWidget):
             self.waiting = html
             return
         self.waiting = None
-        if html == self.html != self.sent: self.send({self.key: html})      # the trait does not change
+        if html == self.html != self.sent:
+            self.send({self.key: html})      # the trait does not change
         self.html = self.sent = html
 
 # %% ../../nbs/8_lab/81_components.ipynb #035c448e
@@ -94,10 +95,18 @@ class Keys(anywidget.AnyWidget):
     still = Bool(False).tag(sync=True)      # less motion is wanted
     tips = Dict().tag(sync=True)            # {class: tooltip} of what is around it
 
+    taking = List(Unicode()).tag(sync=True) # keys that are somebody's who has taken over
+
     def on_key(self, react):
         "Call `react(name)` for play, event, step, update, episode, iteration, reset"
         def hear(widget, content, buffers):
             if "pressed" in content: react(content["pressed"])
+        self.on_msg(hear)
+
+    def on_hand(self, react):
+        "Call `react(key)` for one of the keys in `taking`"
+        def hear(widget, content, buffers):
+            if "hand" in content: react(content["hand"])
         self.on_msg(hear)
 
     def on_number(self, react):
@@ -123,6 +132,14 @@ def as_page(widget, **state):
 def press(keys, name):
     "Press a key as the page would"
     keys._handle_custom_msg(dict(pressed=name), [])
+
+def press_hand(keys, key):
+    "Press a key of whoever has taken over, as the page would"
+    if key in keys.taking: keys._handle_custom_msg(dict(hand=key), [])
+
+def drag_agent(grid, state):
+    "Drag the agent to another state as the page would"
+    grid._handle_custom_msg(dict(put=state), [])
 
 def click_number(keys, name):
     "Click the name of a number as the page would"
@@ -190,6 +207,12 @@ class StateGrid(anywidget.AnyWidget):
         super().__init__(label=label)
         self.lay(layout)
 
+    def on_put(self, react):
+        "Call `react(state)` where the agent was dragged to another state"
+        def hear(widget, content, buffers):
+            if "put" in content: react(content["put"])
+        self.on_msg(hear)
+
     def lay(self, layout):
         "States lie like this from now on, and none is selected"
         self.places = layout
@@ -202,7 +225,7 @@ class StateGrid(anywidget.AnyWidget):
 
 # %% ../../nbs/8_lab/81_components.ipynb #9ec7f19f
 class TransitionTable(anywidget.AnyWidget):
-    "Pages of rows to sort and to open"
+    "Pages of rows to sort, to open, and to choose from"
     _esm = read_asset("table.js")
     label = Unicode("transitions").tag(sync=True)
     orders = Dict().tag(sync=True)              # name of an order -> its words
@@ -212,6 +235,11 @@ class TransitionTable(anywidget.AnyWidget):
     order = Unicode("newest").tag(sync=True)    # a name in orders, or a column
     down = Bool(True).tag(sync=True)            # the largest first
     draws = Int(0).tag(sync=True)               # counts requests for another draw
+
+    picks = Bool(False).tag(sync=True)          # rows can be filtered and chosen
+    filter = Unicode("").tag(sync=True)         # asked by the page: what holds for the rows that are shown
+    chosen = List().tag(sync=True)              # ids of the rows that are chosen
+    problem = Unicode("").tag(sync=True)        # what is wrong with the filter
 
     columns = List().tag(sync=True)             # answered by the kernel: heads
     rows = List().tag(sync=True)                # lists of texts
@@ -223,7 +251,11 @@ class TransitionTable(anywidget.AnyWidget):
 
     def on_ask(self, react):
         "Call `react()` when the page wants other rows"
-        self.observe(lambda change: react(), ["start", "order", "down", "draws"])
+        self.observe(lambda change: react(), ["start", "order", "down", "draws", "filter"])
+
+    def on_choose(self, react):
+        "Call `react()` when other rows are chosen"
+        self.observe(lambda change: react(), "chosen")
 
     def on_open(self, react):
         "Call `react(id)` when a row was opened"

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from ..core.spaces import parts_of
-from .drawing import GREEN, ORANGE, Sheet, level, short
+from .drawing import level, short
+from .scene import Sheet
 from .views import View
 from ..policies.distributions import Beta, Dirac, Gaussian, Product, SquashedGaussian
 from ..training.actor import to_tensors
@@ -169,14 +170,14 @@ def draw_curve(sheet, box, curve, taken): # (left, top, right, bottom), pixels; 
         tops = level(y, 0., max(float(y.max()), 1e-9), floor, roof)
         line = list(zip(place(x).tolist(), np.asarray(tops).tolist()))
         sheet.pen.polygon([(left, floor), *line, (right, floor)], PALE)
-    sheet.pen.line((left, floor, right, floor), sheet.face["faint"])
+    sheet.pen.line((left, floor, right, floor), "faint")
     for end, anchor in ((curve.low, "la"), (curve.high, "ra")):
         if not np.isfinite(end): continue
-        sheet.pen.line((place(end), roof, place(end), floor), sheet.face["text"])
+        sheet.pen.line((place(end), roof, place(end), floor), "text")
         sheet.text(place(end), floor + 1, f"{end:.3g}", anchor, 9)
     if taken is not None:
-        sheet.pen.line((place(taken), roof, place(taken), floor), ORANGE, 2)
-    sheet.pen.line((place(curve.mode), roof - 3, place(curve.mode), floor + 3), GREEN, 2)
+        sheet.pen.line((place(taken), roof, place(taken), floor), "here", 2)
+    sheet.pen.line((place(curve.mode), roof - 3, place(curve.mode), floor + 3), "policy", 2)
     last = "" if taken is None else f", last {short(taken)}"
     sheet.text(left, top - 1, f"{curve.name}: mode {short(curve.mode)}{last}", "la", 9)
 
@@ -199,7 +200,7 @@ class DensityView(View):
     "How likely which action is, here and now"
     name = "density"
     title = "Density of the action"
-    help = ("how likely each number of the action is at the present observation; green: the mode, which greedy play "
+    help = ("how likely each number of the action is at the present observation; blue: the mode, which greedy play "
             "takes; orange: the action that was taken last, one step before; thin lines: the bounds, to which an "
             "action is cut. Of a deterministic policy what is shown is the noise on its next action")
     taken = None    # the last action of the first environment, (D,) or in parts
@@ -230,10 +231,10 @@ class DensityView(View):
     def draw(self, trainer, moving):
         found = self.curves(trainer)
         shown = found[:MOST_PANELS]
-        sheet = Sheet(theme=self.theme)
+        sheet = Sheet()
         for i, (curve, last) in enumerate(shown):
             draw_curve(sheet, panel_box(i, len(shown)), curve, last)
-        self.show(sheet.image, moving)
+        self.show(sheet, moving)
         modes = " ".join(short(curve.mode) for curve, _ in shown)
         last = " ".join(short(last) for _, last in shown if last is not None)
         left = f"; {len(found) - len(shown)} more not shown" if len(found) > len(shown) else ""

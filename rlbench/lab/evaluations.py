@@ -16,7 +16,7 @@ import numpy as np
 
 from ..core.settings import whole_number
 from .components import button, styled
-from .drawing import BLUE, ORANGE, span_of
+from .drawing import span_of
 from .figures import Picture, cover
 from .views import View
 from ..training.evaluate import evaluate
@@ -124,15 +124,15 @@ class EvaluationPicture(Picture):
         super().__init__()
         self.ax = self.axes(xlabel="environment steps", ylabel="return")
         self.lines = {}
-        looks = (".-", BLUE), (".--", ORANGE)
+        looks = ("-", "return"), ("--", "number")
         for way, (style, hue) in zip(BOTH_WAYS, looks):
             for part, width in dict(mean=1.8, low=.7, high=.7).items():
-                [line] = self.ax.plot([], [], style if part == "mean" else "-", color=hue, linewidth=width)
+                [line] = self.ax.plot([], [], style, color=hue, linewidth=width)
                 self.lines[way, part] = self.add(line, self.ax)
         self.spans = None, None
 
     def tell(self, told, now): # {way: (n, 3) steps, mean, deviation}, steps of the run
-        "Draw them -> a PIL image"
+        "Draw them -> Sheet"
         ends = []
         for way, rows in told.items():
             steps, mean, deviation = rows.T
@@ -185,8 +185,8 @@ class EvaluationCurve(View):
     "How well whole episodes are played, over steps"
     name = "evaluations"
     title = "Evaluations"
-    help = ("returns of whole episodes on fresh environments, with the policy of one moment; blue: greedy play, "
-            "orange, dashed: as in training; thin lines: a deviation to either side. The run notices nothing but the "
+    help = ("returns of whole episodes on fresh environments, with the policy of one moment; violet: greedy play, "
+            "dashed: as in training; thin lines: a deviation to either side. The run notices nothing but the "
             "time. Every so many steps: on a beat; 0: only when asked")
 
     def __init__(self, trainer, who):
@@ -226,7 +226,3 @@ class EvaluationCurve(View):
         self.image.layout.display = ""
         self.show(self.picture.tell(told, trainer.steps), moving)
         self.said = evaluations_text(told, found.seconds)
-
-    def dark(self, on):
-        super().dark(on)
-        self.picture.dark(on)

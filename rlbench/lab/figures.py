@@ -21,13 +21,13 @@ def nice_step(x):
     return min(step for step in steps if step >= x * (1 - 1e-9))
 
 # %% ../../nbs/8_lab/801_figures.ipynb #fb80100c
-class Held(tuple):
+class HeldLimits(tuple):
     "Limits that several pictures share: they stay while they hold what is shown, however wide they are"
 
 def limits_hold(limits, low, high):
     "Do limits (from, to) hold low … high, without being more than eight times as wide, unless they are shared?"
     start, end = limits
-    near = isinstance(limits, Held) or high - low > (end - start) / 8
+    near = isinstance(limits, HeldLimits) or high - low > (end - start) / 8
     return start <= low and high <= end and near
 
 # %% ../../nbs/8_lab/801_figures.ipynb #fb80100f
@@ -84,23 +84,28 @@ def ticks_between(low, high, n):
     return [step * k for k in range(first, last + 1)]
 
 # %% ../../nbs/8_lab/801_figures.ipynb #6e3f46ae
-UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
+# %% ../../nbs/8_lab/801_figures.ipynb #e3b2b17b
 def tick_words(ticks):
     "Ticks as words, alike in their decimals; thousands as k"
     highest = max(map(abs, ticks), default=0)
-    unit, letter = next((one for one in UNITS if highest >= 10 * one[0]), (1, ""))
+    unit, letter = next((one for one in THOUSANDS if highest >= 10 * one[0]), (1, ""))
     step = (ticks[1] - ticks[0]) / unit if len(ticks) > 1 else highest / unit or 1
     decimals = min(6, max(0, -math.floor(math.log10(abs(step)) + 1e-9)))
     return [f"{tick / unit:.{decimals}f}{letter}" for tick in ticks]
 
 # %% ../../nbs/8_lab/801_figures.ipynb #1e3cb8c4
-KINDS = {"-": "line", "--": "dashed", ".": "dots", "P": "cross"}
+STYLES = {"-": "line", "--": "dashed", ".": "dots", "P": "cross", "_": "bars"}
+ARMS = dict(
+    bars=np.array([[-.5, 0], [.5, 0], [np.nan, 0]]),
+    cross=np.array([[-.5, 0], [.5, 0], [np.nan, 0], [0, -.5], [0, .5], [np.nan, 0]]))
 
+# %% ../../nbs/8_lab/801_figures.ipynb #2023ae13
 class Curve:
-    "Points (n, 2) in the numbers of the data, as a line, dashes, dots or crosses"
+    "Points (n, 2) in the numbers of the data, as a line, dashes, dots, crosses or level bars"
     def __init__(self, x, y, style, colour, width, alpha):
-        self.kind = KINDS[style]
+        self.kind = STYLES[style]
         self.colour = colour
         self.width = width      # pixels
         self.alpha = alpha
@@ -117,6 +122,9 @@ class Curve:
     def get_xdata(self):
         return self.points[:, 0]
 
+    def get_ydata(self):
+        return self.points[:, 1]
+
     def set_linewidth(self, width):
         self.width = width
 
@@ -129,14 +137,15 @@ class Curve:
     def marks(self, places):
         "What is put on a sheet; `places(points)` are pixels"
         at = places(self.points)
-        if self.kind != "cross": return [Line(at, self.colour, self.width, self.kind, self.alpha)]
-        arms = self.width * np.array([[-.5, 0], [.5, 0], [np.nan, 0], [0, -.5], [0, .5], [np.nan, 0]])
-        ends = (at[:, None] + arms).reshape(-1, 2)
+        if self.kind not in ARMS:
+            return [Line(at, self.colour, self.width, self.kind, self.alpha)]
+        ends = (at[:, None] + self.width * ARMS[self.kind]).reshape(-1, 2)
         return [Line(ends, "face", 5.), Line(ends, self.colour, 3.)]
 
 # %% ../../nbs/8_lab/801_figures.ipynb #6228ba55
 SIDES = dict(left="l", center="m", right="r", top="a", bottom="b")
 
+# %% ../../nbs/8_lab/801_figures.ipynb #ba16a473
 class Label:
     "Words at a point of the data"
     def __init__(self, x, y, words, colour, size, ha, va):
@@ -165,6 +174,7 @@ class Label:
 # %% ../../nbs/8_lab/801_figures.ipynb #ecc5e70c
 FINE_PRINT = 9      # pixels, of ticks and names
 
+# %% ../../nbs/8_lab/801_figures.ipynb #72b9c7da
 class Axes:
     "Limits, names, and what is between them"
     def __init__(self, size, left, bottom, right, top, xlabel, ylabel, ticks):
@@ -189,8 +199,8 @@ class Axes:
         return self.ylim
 
     def plot(self, x, y, style="-", *, color="value", linewidth=1.6, markersize=4, alpha=1.):
-        "A curve, in a list, as matplotlib has it; the style is one of - -- . P"
-        width = markersize if style in ".P" else linewidth
+        "A curve, in a list, as matplotlib has it; the style is one of - -- . P _"
+        width = markersize if style in ".P_" else linewidth
         return [Curve(x, y, style, color, width, alpha)]
 
     def text(self, x, y, words, *, color="text", fontsize=FINE_PRINT, ha="left", va="bottom"):

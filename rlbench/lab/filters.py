@@ -11,9 +11,11 @@ import numpy as np
 from .breakpoints import ALIASES
 from .expressions import Expression
 from .inspect import errors_of, newest_first
+from ..training.by_hand import acted_by_hand
 
 # %% ../../nbs/8_lab/8411_filters.ipynb #ecbf3be4
 BESIDE = dict(
+    by_hand="1 where a person chose its action",
     age="rows of its environment that were written after it",
     env="environment that it came from",
     row="its number in the memory",
@@ -31,6 +33,7 @@ def asked_of_rows(learner, rows, name):
     "(n, ...) what rows have under a name"
     memory = learner.memory
     if name == "delta": return errors_of(learner, rows)
+    if name == "by_hand": return acted_by_hand(learner, rows)
     if name == "age": return memory.age(rows)
     if name == "env": return memory.env_of(rows)
     return rows if name == "row" else memory.places[name][rows]

@@ -38,7 +38,7 @@ class ForkCurves(View):
     name = "forks"
     title = "Runs side by side"
     help = "mean return of the last 100 episodes of each run; the run in hand is the thick line"
-    instead = "curve"
+    instead = ("curve",)
 
     def __init__(self, forks, trainer, who):
         super().__init__(trainer, who)

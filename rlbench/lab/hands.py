@@ -6,27 +6,23 @@
 __all__ = ['Waiting', 'Going', 'Changing', 'Keeping', 'Asking', 'why_of', 'Operating', 'Hands']
 
 # %% ../../nbs/8_lab/854_hands.ipynb #bc74927b
-from functools import partial
-
-import gymnasium as gym
 import numpy as np
 
 from ..core.settings import fits
 from ..core.words import unknown
-from ..envs.actions import action_names
 from .accounts import explain_update
+from .advice import advice
 from .breakpoints import Prefers
+from .evaluations import evaluate_every, evaluations_of, watching_evaluations
 from .filters import rows_where
-from .inspect import action_words, is_held
+from .inspect import is_held
 from .operations import asked_to_operate, export_rows
-from .owner import Goal, check_possible
 from .pins import pin, pins_of
-from .player import learner_of, set_out_for
+from .player import learner_of
 from .rollouts import rollout_from
 from .selections import Selection, numbers_meant
+from .taking_over import act_by_hand, place_by_hand, tune_by_hand
 from .uses import WhyDrawn, counted_again, uses_of
-from ..training.actor import as_batch
-from ..training.evaluate import evaluate
 from ..training.hindsight import value_against_return
 from ..training.visits import chosen_one
 
@@ -95,84 +91,6 @@ def behaviour_of(trainer, who):
     if who is not None: raise ValueError(unknown("behaviour", who, names))
     if len(names) == 1: return names[0]
     raise ValueError(f"which behaviour? There are {', '.join(names)}; say who={names[0]!r}")
-
-# %% ../../nbs/8_lab/854_hands.ipynb #226dde34
-class Hand:
-    "An actor in whose stead a person chooses once, in the first environment"
-    def __init__(self, actor, act, # (1, ...) a batch of one action
-                 give_back):       # give_back(actor), when it is done
-        self.actor = actor
-        self.chosen = act
-        self.give_back = give_back
-
-    def act(self, obs, greedy=False):
-        act, extra = self.actor.act(obs, greedy)
-        act = act.copy()
-        act[0] = self.chosen[0]
-        self.give_back(self.actor)
-        return act, extra
-
-    def __getattr__(self, name):
-        return getattr(self.actor, name)
-
-# %% ../../nbs/8_lab/854_hands.ipynb #58252163
-def action_called(name, env, space):
-    "The number of an action that the environment has a name for; ValueError names the nearest"
-    names = action_names(env, space)
-    if name in names: return int(space.start) + names.index(name)
-    raise ValueError(unknown("action", name, names))
-
-# %% ../../nbs/8_lab/854_hands.ipynb #7a8ca0e9
-def check_hand(trainer, who, act):
-    "The action as a batch of one; ValueError where it is none, or where it would be learned from wrongly"
-    if who in trainer.learners and trainer.actors[who].algo.on_policy:
-        name = trainer.actors[who].algo.name
-        raise ValueError(f"{name} learns only from actions that its own policy chose. To act by hand, "
-                         f"take a trainer in which it only acts: Trainer(env, trainer.actors[{who!r}])")
-    space = trainer.env.behaviours[who].action_space
-    named = isinstance(act, str) and isinstance(space, gym.spaces.Discrete)
-    if named: act = action_called(act, trainer.env, space)
-    try:
-        rows, single = as_batch(act, space)
-    except (TypeError, ValueError):
-        single = False
-    if not single or rows[0] not in space:
-        raise ValueError(f"action {act!r}: expected one of {space}")
-    return rows
-
-# %% ../../nbs/8_lab/854_hands.ipynb #1d90faf4
-def hand_text(trainer, who, act):
-    "An action that was chosen by hand, in words"
-    who = behaviour_of(trainer, who)
-    chosen = check_hand(trainer, who, act)[0]
-    words = action_words(trainer.env, trainer.env.behaviours[who].action_space, chosen)
-    return f"# here a hand chose action {words} in the first environment: no line repeats that"
-
-# %% ../../nbs/8_lab/854_hands.ipynb #b80952bf
-def lend_hand(who, act, trainer):
-    "The next action of the first environment is this one"
-    actor = trainer.actors[who]
-    trainer.actors[who] = Hand(actor, act, partial(trainer.actors.__setitem__, who))
-
-def go_for(player, goal):
-    "On to a goal at once"
-    set_out_for(player, goal)
-    while player.goals: player.once()
-
-# %% ../../nbs/8_lab/854_hands.ipynb #a0bbd33b
-def act_by_hand(player, who, act):
-    "One environment step in which the first environment takes this action; what moves is stopped before"
-    trainer = player.trainer
-    who = behaviour_of(trainer, who)
-    actor = trainer.actors[who]
-    rows = check_hand(trainer, who, act)
-    check_possible("step", trainer)
-    player.stop("paused")
-    if trainer.owed: go_for(player, Goal(lambda event: not trainer.owed))
-    if player.problem: return
-    player.timeline.do(partial(lend_hand, who, rows), hand_text(trainer, who, act))
-    try: go_for(player, Goal("step"))
-    finally: trainer.actors[who] = actor
 
 # %% ../../nbs/8_lab/854_hands.ipynb #81873382
 def entry_for(memory, row, name, value): # row: a number, or numbers (n,)
@@ -332,6 +250,10 @@ class Asking(Keeping):
             return rollout_from(trainer, obs_meant(trainer, who, obs, row), who, **how)
         return self.waited(self.player.look(play))
 
+    def advice(self, who=None):
+        "What the agent thinks of each action where the first environment is -> Advice"
+        return self.waited(self.player.look(lambda trainer: advice(trainer, who)))
+
     def value_against_return(self, who=None, **how):
         "What states are thought to be worth, and what comes of them -> Hindsight; arguments as for the function"
         return self.waited(self.player.look(lambda trainer: value_against_return(trainer, who, **how)))
@@ -342,7 +264,17 @@ class Asking(Keeping):
 
     def evaluate(self, **how):
         "Returns of the policy, greedy if not told otherwise, on fresh environments -> Evaluation; as `evaluate`"
-        return self.waited(self.player.look(lambda trainer: evaluate(trainer, **how)))
+        by = self.waited(self.player.ask(lambda: watching_evaluations(self.trainer).play(self.trainer, **how).by))
+        return by if len(by) > 1 else next(iter(by.values()))
+
+    def evaluate_every(self, steps):
+        "Evaluate now, and on a beat of so many environment steps; None: no more"
+        return self.told(self.player.ask(lambda: evaluate_every(self.trainer, steps)))
+
+    @property
+    def evaluations(self):
+        "What evaluations found along the run, by the way to play"
+        return evaluations_of(self.trainer)
 
 # %% ../../nbs/8_lab/854_hands.ipynb #5e7a0c11
 def why_of(player, row, who, since):
@@ -407,6 +339,16 @@ class Hands(Operating):
             text = "\n".join(edit_lines(name, row, changes))
             self.player.timeline.do(lambda trainer: edit_rows(trainer.learners[name], row, changes), text)
         return self.told(self.player.ask(write))
+
+    def place(self, obs=None, state=None, row=None, who=None):
+        "The first environment begins an episode in a state: as it is seen, by its numbers, or that of a stored row"
+        def put():
+            place_by_hand(self.player, obs_meant(self.trainer, who, obs, row), state)
+        return self.told(self.player.ask(put))
+
+    def set_env(self, **changes):
+        "Change parameters of the world from each environment's next episode on"
+        return self.told(self.player.ask(lambda: tune_by_hand(self.player, changes)))
 
     def act(self, act, who=None):
         "One environment step in which the first environment takes this action"

@@ -13,8 +13,9 @@ import numpy as np
 from ..core.batch import as_numpy
 from .components import styled
 from .density_views import PALE
-from .drawing import BLUE, Sheet, level
+from .drawing import level
 from .figures import cover
+from .scene import Sheet
 from .updates import part_box
 from .views import View
 
@@ -95,11 +96,11 @@ def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pi
     x = left + share * (right - left)
     low, middle, high = (level(np.nan_to_num(y), *limits, floor, roof) for y in band)
     sheet.pen.polygon([*zip(x, high), *zip(x[::-1], low[::-1])], PALE)
-    sheet.pen.line([(a, b) for a, b in zip(x.tolist(), middle.tolist())], BLUE, 2)
-    sheet.pen.line((left, floor, right, floor), sheet.face["faint"])
+    sheet.pen.line([(a, b) for a, b in zip(x.tolist(), middle.tolist())], "number", 2)
+    sheet.pen.line((left, floor, right, floor), "faint")
     if limits[0] < 0 < limits[1]:
         zero = level(0., *limits, floor, roof)
-        sheet.pen.line((left, zero, right, zero), sheet.face["faint"])
+        sheet.pen.line((left, zero, right, zero), "faint")
     sheet.text(left, top, f"{name} {band[1][-1]:.3g}")
     sheet.text(left, bottom, f"{limits[0]:.3g} … {limits[1]:.3g}", "lb", 8)
 
@@ -141,6 +142,7 @@ class PartsHistory(View):
     "What updates named, over updates"
     name = "parts"
     title = "History of every named part"
+    needs = "update"
     help = ("everything that the losses name, over updates: the line is the middle of the rows of a minibatch, the "
             "band holds eight of ten. From the past of a loaded run only means are known. Choose one to see it large")
 
@@ -170,16 +172,16 @@ class PartsHistory(View):
 
     def draw(self, trainer, moving):
         if not self.stories:
-            return self.blank("no update yet", moving, bare=True)
+            return self.blank("no update yet", moving)
         if not moving: self.menu.offer(list(self.stories))
         told = {name: self.stories.told(name) for name in self.menu.chosen(self.stories)}
-        sheet = Sheet(theme=self.theme)
+        sheet = Sheet()
         for i, (name, rows) in enumerate(told.items()):
             ends = float(np.nanmin(rows[:, 1])), float(np.nanmax(rows[:, 3]))
             self.limits[name] = cover(self.limits.get(name), *ends, least=1e-6, room=.25)
             box = (8, 8, 392, 228) if len(told) == 1 else part_box(i, len(told))
             draw_story(sheet, box, name, rows, self.limits[name])
-        self.show(sheet.image, moving)
+        self.show(sheet, moving)
         now = ", ".join(f"{name} {rows[-1, 2]:.3g}" for name, rows in told.items())
         since = min(int(rows[0, 0]) for rows in told.values())
         self.said = f"updates {since:,} to {trainer.learners[self.who].updates:,}: {now}"

@@ -13,7 +13,7 @@ import numpy as np
 from ..envs.tabular import best_actions, evaluate_policy, model_of, solve
 from .bandit_views import Payouts, moves_of
 from .chain_views import lies_in_line, visits
-from .drawing import BLUE, GREEN, ORANGE, short
+from .drawing import short
 from .figures import Picture, cover
 from .value_views import countable, layout_of, shape_of_world
 from .views import View, usual_span
@@ -89,8 +89,8 @@ class EpisodeLengths(View):
         self.picture = Picture()
         self.ax = self.picture.axes(xlabel="episode", ylabel="steps")
         self.lines = {}
-        for name, (style, hue) in dict(each=(".", BLUE), mean=("-", GREEN), best=("--", ORANGE)).items():
-            [line] = self.ax.plot([], [], style, color=hue, markersize=4, linewidth=1.6)
+        for name, (style, hue) in dict(each=(".", "number"), mean=("-", "return"), best=("--", "text")).items():
+            [line] = self.ax.plot([], [], style, color=hue)
             self.lines[name] = self.picture.add(line, self.ax)
         self.begin(trainer)
 
@@ -102,6 +102,9 @@ class EpisodeLengths(View):
         self.lengths = Lengths(trainer, self.who)
         self.gamma = None
         self.limits = None, None
+
+    def ready(self, trainer):
+        return bool(self.lengths.points)
 
     def note(self, trainer, event):
         self.lengths.note(trainer, event)
@@ -116,7 +119,7 @@ class EpisodeLengths(View):
 
     def draw(self, trainer, moving):
         if not self.lengths.points:
-            return self.blank("no episode has ended yet", moving, bare=True)
+            return self.blank("no episode has ended yet", moving)
         number, steps, means = np.array(self.lengths.points, float).T
         least = self.best(trainer)
         self.lines["each"].set_data(number, steps)
@@ -131,15 +134,12 @@ class EpisodeLengths(View):
         best = "" if least is None else f", the best policy needs {short(least)}"
         self.said = f"episode {int(number[-1]):,}: {int(steps[-1]):,} steps, mean {short(means[-1])}{best}"
 
-    def dark(self, on):
-        super().dark(on)
-        self.picture.dark(on)
-
 # %% ../../nbs/8_lab/826_length_views.ipynb #8f8573e5
 class VisitsMap(View):
     "Where the last steps were spent"
     name = "visits"
     title = "Visits of the states"
+    needs = "memory"
     help = ("percent of the steps that are stored, the last 10,000 at most, that were spent in each state; "
             "the orange frame is the agent")
 
@@ -161,7 +161,7 @@ class VisitsMap(View):
     def draw(self, trainer, moving):
         counts = visits(trainer.learners[self.who], self.layout.states)
         if not counts.any():
-            return self.blank("no step is stored yet", moving, bare=True)
+            return self.blank("no step is stored yet", moving)
         at = int(trainer.obs[self.who][0])
         share = 100 * counts / counts.sum()
         image = grid_image(self.layout, share, None, at, (0, share.max()), theme=self.theme)

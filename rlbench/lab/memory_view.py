@@ -11,8 +11,7 @@ from functools import partial
 
 import ipywidgets as widgets
 
-from .components import button, styled
-from .drawing import encode_image
+from .components import Pane, button, styled
 from .filters import rows_where
 from .inspect import BufferView, facts_html
 from .operations import export_rows
@@ -67,19 +66,19 @@ class ChangeBox:
 
     def __init__(self):
         self.words = styled(widgets.HTML(""), "rl-text")
-        self.image = styled(widgets.Image(format="png"), "rl-image-change")
+        self.image = styled(Pane(), "rl-image-change")
         self.widget = styled(widgets.VBox([self.words, self.image], layout=dict(display="none")), "rl-change")
-        self.shown = None, False
+        self.shown = None
 
-    def show(self, change, dark): # a DrawChange, or None
+    def show(self, change): # a DrawChange, or None
         "Show it, once"
-        if self.shown == (change, dark): return
-        self.shown = change, dark
+        if self.shown is change: return
+        self.shown = change
         self.widget.layout.display = "" if change else "none"
         if not change: return
         undone = " Dashed: before. Going back along the time bar undoes it."
         self.words.value = html.escape(change.text + undone)
-        self.image.value = encode_image(change.image(dark), moving=False)
+        self.image.show(change.sheet.svg)
 
 # %% ../../nbs/8_lab/8416_memory_view.ipynb #3af6dcba
 class Choosing(BufferView):
@@ -181,7 +180,7 @@ class MemoryView(Ordering):
         self.check_chosen(learner)
         urgent = bool(getattr(learner.algo, "prioritized_replay_alpha", 0))
         self.bar.say(self.words_of_meant(learner), urgent)
-        self.change.show(uses_of(trainer, self.who).change, self.theme == "dark")
+        self.change.show(uses_of(trainer, self.who).change)
 
     def draw(self, trainer, moving):
         busy = moving and self.table.filter               # a filter asks every row

@@ -9,7 +9,7 @@ __all__ = ['carried_lately', 'moved_by', 'CarryPicture', 'CarryView']
 import numpy as np
 
 from .bandit_views import uprights
-from .drawing import BLUE, DIVERGING, ORANGE, colour, short
+from .drawing import DIVERGING, colour, short
 from .figures import Picture, cover
 from .views import View
 
@@ -41,15 +41,15 @@ class CarryPicture(Picture):
         super().__init__()
         self.upper = self.axes(bottom=92, ylabel="unit")
         self.lower = self.axes(top=160, xlabel="steps ago", ylabel="change", ticks=3)
-        [marks] = self.upper.plot([], [], color=ORANGE, linewidth=1.2)
-        [change] = self.lower.plot([], [], color=BLUE, linewidth=1.4)
-        [below] = self.lower.plot([], [], color=ORANGE, linewidth=1.2)
+        [marks] = self.upper.plot([], [], color="here", linewidth=1.2)
+        [change] = self.lower.plot([], [], color="number", linewidth=1.4)
+        [below] = self.lower.plot([], [], color="here", linewidth=1.2)
         self.marks = [self.add(marks, self.upper), self.add(below, self.lower)]
         self.change = self.add(change, self.lower)
         self.spans = None, None
 
     def tell(self, carry, first): # (T, C), (T,) bool
-        "Draw them -> a PIL image"
+        "Draw them -> Sheet"
         steps, units = carry.shape
         ago = np.arange(steps) - steps + 1
         moved = moved_by(carry, first)
@@ -74,6 +74,7 @@ class CarryView(View):
     "What a recurrent policy carried from step to step lately"
     name = "carry"
     title = "What the policy remembers"
+    needs = "memory"
     help = ("the numbers that the first environment's policy carries from step to step: units upwards (of an LSTM "
             "below what it says, above what it keeps), the last steps from left to right; red is above 0, blue below. "
             "Orange lines: an episode begins. Below: how far the whole moved in a step")
@@ -93,13 +94,9 @@ class CarryView(View):
     def draw(self, trainer, moving):
         carry, first = carried_lately(trainer.learners[self.who], self.longest)
         if not len(carry):
-            return self.blank("nothing is remembered yet", moving, bare=True)
+            return self.blank("nothing is remembered yet", moving)
         self.show(self.picture.tell(carry, first), moving)
         length = short(float(np.linalg.norm(carry[-1])))
         moved = moved_by(carry, first)[-1]
         how = "an episode begins" if np.isnan(moved) else f"moved by {short(float(moved))} in the last step"
         self.said = f"{carry.shape[1]} numbers of length {length}, {how}"
-
-    def dark(self, on):
-        super().dark(on)
-        self.picture.dark(on)

@@ -14,20 +14,31 @@ import ipywidgets as widgets
 from .account_panel import ExplainPanel
 from .backups import BackupView, ModelView, QueueView, TraceView
 from .board import Arrangement, told_layout, with_card
+from .bandit_views import BanditView
+from .chain_views import ChainValues
 from .clinic import DoctorPanel
 from .components import Keys, button, close_widgets, mark, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
+from .density_views import DensityView
+from .evaluations import EvaluationCurve
 from .explainer import JudgePanel, MeaningPanel
 from .fields import FilesPanel, SettingsPanel, panel
+from .flame import TimePanel
 from .fork_views import FORK_VIEWS, ForksPanel, fork_views
+from .hand_panel import HandPanel
 from .hindsight_view import HindsightView
-from .inspect import BufferView
+from .histories import PartsHistory
 from .kept_views import MomentsView, WeightTracesView
 from .look_panel import KeepPanel, LookMenu
 from .looks import CONTROLS, SIDES, in_place, is_wanted, left_of, look_called
+from .memory_view import MemoryView
+from .operations import asked_to_operate
+from .length_views import EpisodeLengths, VisitsMap
+from .memory_views import CarryView
 from .owner import Closed, asked_of
 from .pairs import PAIRS, pair_views
 from .pins_view import PinsView
+from .policy_maps import PolicyMap
 from .term_views import TermsView
 from .timebar import StopsBar, TimeBar
 from .screen import RATE, Card, Screen
@@ -35,11 +46,13 @@ from .return_views import ReturnsView
 from .updates import GradientView, TargetsView, UpdateView
 from .value_views import GridValues, ValueSurface, ValueTrace
 from .views import ActionBars, EnvFrame, LearningCurve
+from .world_panel import WorldPanel
 
 # %% ../../nbs/8_lab/853_page.ipynb #b2857426
-VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, TermsView, HindsightView,
+VIEWS = (LearningCurve, EpisodeLengths, EnvFrame, BanditView, GridValues, ChainValues, ValueSurface, PolicyMap,
+         ValueTrace, VisitsMap, ActionBars, DensityView, CarryView, TermsView, EvaluationCurve, HindsightView,
          ReturnsView, BackupView, TraceView, WeightTracesView, ModelView, QueueView, UpdateView, GradientView,
-         MomentsView, PinsView, TargetsView, BufferView)
+         PartsHistory, MomentsView, PinsView, TargetsView, MemoryView)
 
 # %% ../../nbs/8_lab/853_page.ipynb #6df903a6
 def kinds_called(name):
@@ -62,7 +75,9 @@ def chosen_views(wanted,  # view classes or names; None: all
         if not isinstance(one, str) and not hasattr(one, "fits"):
             raise ValueError(f"views: expected names or view classes, got {one!r}")
         kinds += kinds_called(one) if isinstance(one, str) else [one]
-    return [kind for kind in kinds if kind.fits(trainer, who)]
+    fitting = [kind for kind in kinds if kind.fits(trainer, who)]
+    replaced = {name for kind in fitting for name in kind.instead if name != kind.name}
+    return [kind for kind in fitting if kind.name not in replaced]
 
 # %% ../../nbs/8_lab/853_page.ipynb #e9854ae7
 def players_text(trainer):
@@ -283,9 +298,12 @@ class Counter(Orders):
         self.doctor = DoctorPanel(player, self.looked_at)
         self.judge = JudgePanel(player, self.looked_at)
         self.meaning = MeaningPanel(player, self.looked_at)
+        self.time = TimePanel(player)
         self.account = ExplainPanel(player, self.looked_at)
+        self.hand = HandPanel(player, self.order, self.looked_at, self.keys)
+        self.world = WorldPanel(player, self.order)
         self.keys.on_number(self.meaning.ask)
-        looks = [part.look for part in (self.forks, self.doctor, self.account)]
+        looks = [part.look for part in (self.hand, self.forks, self.doctor, self.account, self.time)]
         self.asked = styled(widgets.HBox([self.stops.widget, *looks, self.judge.widget]), "rl-bar", "rl-asked")
 
     def looked_at(self):
@@ -366,7 +384,8 @@ class Furniture(Arranged):
         turn = button("", "side-toggle", "settings and tools: open or shut", lambda: None, icon="sliders")
         ends = styled(widgets.HBox([self.looks.widget, turn]), "rl-ends")
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard, ends]), "rl-bar", "rl-top")
-        parts = [part.widget for part in (self.controls, self.timebar, self.status, self.complaint, self.account)]
+        words = self.status, self.complaint, self.hand, self.account, self.time
+        parts = [part.widget for part in (self.controls, self.timebar, *words)]
         head = [top, *parts, self.toggles.widget]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget, self.arrangement.board])
 
@@ -380,7 +399,7 @@ class Furniture(Arranged):
 
     def publish(self, owner, moving):
         "The words, after the pictures"
-        for part in (self.controls, self.timebar, self.stops, self.forks):
+        for part in (self.controls, self.timebar, self.stops, self.forks, self.hand, self.world):
             part.follow(owner)
         if owner.driver == "clock": self.clock.follow(owner)
         for one in self.settings: one.follow()
@@ -399,7 +418,8 @@ class Tidy(Furniture):
     def is_seen(self, card):
         "Whether a card is on the page"
         if not card.open: return False
-        beside = {other.view.instead for other in self.cards if other.open and other is not card}
+        others = [other.view for other in self.cards if other.open and other is not card]
+        beside = {name for view in others for name in view.instead}
         needed = card.view.name not in beside and card.view.ready(self.player.trainer)
         return needed or card.view.name in self.arrangement.opened
 
@@ -412,6 +432,7 @@ class Tidy(Furniture):
         layout = self.arrangement.layout
         for card in self.cards:
             card.open = is_wanted(card.view.name, layout)
+        self.arrangement.board.names = [card.view.name for card in self.cards]
         self.show_ready()
         for name in CONTROLS:
             mark(self.widget, f"rl-no-{name}", name in layout["hidden"])
@@ -474,10 +495,12 @@ class Furnished(Tidy):
         for card in self.cards:
             card.view.dark(self.keys.dark)
             card.view.ask = partial(look_through, self, card)
+            card.view.order = partial(self.order, partial(asked_to_operate, self.player))
+            card.view.put = self.world.place
         self.views.children = [card.widget for card in self.cards]
         self.toggles.offer(self.cards)
         answers = [part.widget for part in (self.meaning, self.doctor, self.forks)]
-        tools = [part.widget for part in (*self.settings, self.files, self.keeping)]
+        tools = [part.widget for part in (*self.settings, self.world, self.files, self.keeping)]
         self.side.children = [*answers, self.tools, *tools, self.stops.deeds]
         self.arrange()
         for one in (*cards, *settings):

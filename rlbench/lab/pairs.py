@@ -140,7 +140,7 @@ class BothFrames(SideBySide):
     title = "Environments side by side"
     help = "the first environment of each run, as it draws itself"
     kind = EnvFrame
-    instead = "frame"
+    instead = ("frame",)
 
 # %% ../../nbs/8_lab/85265_pairs.ipynb #c6c9570c
 class BothActions(SideBySide):
@@ -149,7 +149,7 @@ class BothActions(SideBySide):
     title = "Actions side by side"
     help = "what each policy would do where its run is, on the same scales"
     kind = ActionBars
-    instead = "actions"
+    instead = ("actions",)
 
 # %% ../../nbs/8_lab/85265_pairs.ipynb #d115bca4
 class BothSurfaces(SideBySide):
@@ -158,7 +158,7 @@ class BothSurfaces(SideBySide):
     title = "Values side by side"
     help = "what each run thinks of the same states, in the same colours: V, or the best action's Q"
     kind = ValueSurface
-    instead = "values"
+    instead = ("values",)
 
     def __init__(self, forks, trainer, who):
         super().__init__(forks, trainer, who)
@@ -174,7 +174,7 @@ class BothGrids(View):
     title = "Values side by side"
     help = "what each run thinks of every state, in the same colours; the orange frame is its agent"
     wide = True
-    instead = "values"
+    instead = ("values",)
 
     def __init__(self, forks, trainer, who):
         super().__init__(trainer, who)

@@ -14,7 +14,6 @@ from PIL import Image, ImageOps
 
 from ..core.batch import Batch, each
 from ..core.settings import whole_number
-from ..envs.find import find
 from ..envs.place import place
 from .drawing import short
 from .scene import Sheet
@@ -23,7 +22,7 @@ from ..training.actor import as_batch
 from ..training.estimate import student
 from ..training.evidence import beliefs
 from ..training.hindsight import completed_returns
-from ..training.visits import chosen_one, one_step, visitors
+from ..training.visits import chosen_one, fresh_envs, one_step, visitors
 
 # %% ../../nbs/8_lab/8202_rollouts.ipynb #6c5a720e
 def state_meant(trainer, who, obs=None):
@@ -153,7 +152,7 @@ def rollout_from(trainer,   # whose policy
     steps = whole_number("rollout: steps", steps, low=1)
     times = whole_number("rollout: times", times, low=1)
     begin, actors = visitors(trainer, whole_number("rollout: seed", seed))
-    with contextlib.closing(find(trainer.source, trainer.env_settings).vector(times, native=False)) as env:
+    with contextlib.closing(fresh_envs(trainer, times)) as env:
         env.reset(begin)
         put_all(env, here)
         rows, valid = first_episodes(env, {who: env.obs.copy()}, actors, trainer.learners, who, steps)

@@ -15,10 +15,11 @@ from matplotlib.ticker import EngFormatter
 
 from ..core.intervals import iqm, iqm_interval
 from ..core.words import unknown
-from .drawing import BLUE, FACES, GREEN, ORANGE, small_png
+from .drawing import small_png
 from .figures import as_image, dress, prepare_axes
 from .run_files import finite_number
 from .run_table import RunGroup
+from .scene import FACES, SERIES
 
 # %% ../../nbs/8_lab/863_run_curves.ipynb #85fc43e7
 def points_of(rows, name, over):
@@ -73,12 +74,11 @@ def band_of(group, curves): # [(x, y), …] of its runs
     return Band(group, singles, places, iqm(values.T), low, high)
 
 # %% ../../nbs/8_lab/863_run_curves.ipynb #e01d3688
-LINE_TONES = BLUE, ORANGE, GREEN, "#9b59b6", "#c0392b", "#8d6e3f", "#5b7f95", "#b8860b", "#d65f9a"
-DASHES = "-", "--", "-.", ":"
+STROKES = "-", "--", "-.", ":"
 
 def named_bands(bands):
-    "Those that have a name in the picture, in their order: all, or the nine that end highest"
-    most = len(LINE_TONES)
+    "Those that have a name in the picture, in their order: all, or the eight that end highest"
+    most = len(SERIES)
     best = sorted(range(len(bands)), key=lambda at: -np.nan_to_num(bands[at].last, nan=-np.inf))[:most]
     return [bands[at] for at in sorted(best)]
 
@@ -105,9 +105,9 @@ def draw_run_bands(ax, bands, faint):
     for band in others: draw_singles(ax, band, faint)
     lines = []
     for at, band in enumerate(named):
-        tone = LINE_TONES[at]
+        tone = SERIES[at]
         if len(band.singles) > 1: draw_singles(ax, band, tone)
-        lines += draw_band(ax, band, tone, DASHES[at % len(DASHES)])
+        lines += draw_band(ax, band, tone, STROKES[at % len(STROKES)])
     if others:
         lines += ax.plot([], [], color=faint, label=f"{len(others)} others")
     return lines

@@ -17,7 +17,7 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from .colours import MEANINGS, RUNS
+from .colours import RUNS, TONES
 
 # %% ../../nbs/8_lab/80_scene.ipynb #2c50d246
 FACES = dict(
@@ -25,7 +25,7 @@ FACES = dict(
     dark=dict(face="#212121", text="#cfcfcf", faint="#444444", empty="#2f2f2f"))
 
 # %% ../../nbs/8_lab/80_scene.ipynb #bb4385b1
-ROLES = MEANINGS | dict(
+ROLES = TONES | dict(
     weight="#9a7b1f",   # of networks: weights, gradients, traces
     number="#6b7f95")   # any other quantity
 
@@ -33,14 +33,15 @@ ROLES = MEANINGS | dict(
 SERIES = *RUNS, "#8a7a1f", "#748091"
 
 # %% ../../nbs/8_lab/80_scene.ipynb #4668b0d7
-KNOWN = FACES["light"] | ROLES
+TONES = FACES["light"] | ROLES
 
+# %% ../../nbs/8_lab/80_scene.ipynb #a77d79d5
 @lru_cache(2000)
 def ink(fill):
     "A colour for the page: role, code such as #3b82c4, or (red, green, blue); None: no ink"
     if fill is None: return "none"
     if isinstance(fill, tuple): return "#%02x%02x%02x" % fill
-    return f"var(--rl-{fill},{KNOWN[fill]})" if fill in KNOWN else fill
+    return f"var(--rl-{fill},{TONES[fill]})" if fill in TONES else fill
 
 # %% ../../nbs/8_lab/80_scene.ipynb #d6845d25
 @lru_cache
@@ -74,6 +75,7 @@ def width_of(text, size):
 # %% ../../nbs/8_lab/80_scene.ipynb #9c49bcc4
 FINE = 2    # painter's pixels for one of ours
 
+# %% ../../nbs/8_lab/80_scene.ipynb #8d92549f
 class Easel:
     "Pixels to paint on, twice as many each way, in the colours of a theme"
     def __init__(self, size, theme):
@@ -94,7 +96,7 @@ class Easel:
         return self.image.reduce(FINE)
 
 # %% ../../nbs/8_lab/80_scene.ipynb #dce5d7b6
-ENDS = dict(l="start", m="middle", r="end")
+SIDE_OF = dict(l="start", m="middle", r="end")
 ACROSS = dict(l=0, m=.5, r=1)       # share of the width that lies left of the place
 DOWN = dict(a=0, m=.5, b=1)         # share of the height that lies above it
 RISE = dict(a=.93, m=.36, b=-.24)   # from the place down to the line on which words stand, in sizes
@@ -112,7 +114,7 @@ class Words(NamedTuple):
     def svg(self):
         across, down = self.anchor
         look = "" if self.fill == "text" else f' fill="{ink(self.fill)}"'
-        if across != "l": look += f' text-anchor="{ENDS[across]}"'
+        if across != "l": look += f' text-anchor="{SIDE_OF[across]}"'
         return (f'<text x="{self.x:.4g}" y="{self.y + RISE[down] * self.size:.4g}" font-size="{self.size:g}"{look}>'
                 f'{html.escape(self.words)}</text>')
 
@@ -138,7 +140,8 @@ class Box(NamedTuple):
         wide = self.right - self.left
         tall = self.bottom - self.top
         look = f'fill="{ink(self.fill)}"'
-        if self.frame: look += f' stroke="{ink(self.frame)}" stroke-width="{self.width:g}"'
+        if self.frame:
+            look += f' stroke="{ink(self.frame)}" stroke-width="{self.width:g}"'
         if self.oval:
             return (f'<ellipse cx="{self.left + wide / 2:.4g}" cy="{self.top + tall / 2:.4g}" '
                     f'rx="{wide / 2:.4g}" ry="{tall / 2:.4g}" {look}/>')
@@ -151,17 +154,20 @@ class Box(NamedTuple):
         draw(inside, easel.ink(self.fill), easel.ink(self.frame), round(FINE * self.width))
 
 # %% ../../nbs/8_lab/80_scene.ipynb #29591ec3
-def pairs(places):
+def as_points(places):
     "Numbers x, y, x, y … or pairs of them as (n, 2)"
     return np.asarray(places, float).reshape(-1, 2)
 
+# %% ../../nbs/8_lab/80_scene.ipynb #29f978a2
 FARTHEST = 5000     # pixels; nobody looks farther
 
+# %% ../../nbs/8_lab/80_scene.ipynb #1c7f82f7
 def tenths(points):
     "Finite points (n, 2) as (n, 2) whole tenths of a pixel"
     return np.rint(np.clip(points, -FARTHEST, FARTHEST) * 10).astype(int)
 
-def stretches(points):
+# %% ../../nbs/8_lab/80_scene.ipynb #3b019eab
+def unbroken(points):
     "The pieces (k, 2) of points (n, 2) between those that are not finite"
     known = np.isfinite(points).all(1)
     if known.all(): return [points] if len(points) else []
@@ -173,11 +179,13 @@ def way_through(points):
     "Points (n, 2) as a way of SVG, in tenths of a pixel"
     known = np.isfinite(points).all(1)
     places = tenths(np.where(known[:, None], points, 0))
-    if known.all(): return "M" + " ".join(map(str, places.ravel().tolist())) if len(places) else ""
+    if known.all():
+        return "M" + " ".join(map(str, places.ravel().tolist())) if len(places) else ""
     first = np.diff(known, prepend=False) & known
     marked = zip(places.tolist(), np.where(first, "M", " ").tolist(), known.tolist())
     return "".join(f"{mark}{x} {y}" for (x, y), mark, there in marked if there)
 
+# %% ../../nbs/8_lab/80_scene.ipynb #3fa259e6
 def spots_at(points):
     "Points (n, 2) as a way of SVG that only touches them"
     return "".join(f"M{x} {y}h0" for x, y in tenths(points[np.isfinite(points).all(1)]).tolist())
@@ -194,7 +202,8 @@ class Line(NamedTuple):
     def svg(self):
         way = spots_at(self.points) if self.kind == "dots" else way_through(self.points)
         if self.kind == "area": look = f'fill="{ink(self.colour)}"'
-        else: look = f'fill="none" stroke="{ink(self.colour)}" stroke-width="{10 * self.width:g}"'
+        else:
+            look = f'fill="none" stroke="{ink(self.colour)}" stroke-width="{10 * self.width:g}"'
         if self.kind == "dashed": look += ' stroke-dasharray="50 35"'
         if self.kind == "dots": look += ' stroke-linecap="round"'
         if self.alpha < 1: look += f' opacity="{self.alpha:g}"'
@@ -203,12 +212,14 @@ class Line(NamedTuple):
     def paint(self, easel):
         fill = easel.ink(self.colour)
         if self.alpha < 1: fill = mixed(fill, easel.face["face"], self.alpha)
-        for piece in stretches(self.points):
+        for piece in unbroken(self.points):
             places = easel.at(np.clip(piece, -FARTHEST, FARTHEST))
             if len(places) < 2 and self.kind != "dots": continue
             if self.kind == "area": easel.pen.polygon(places, fill)
-            elif self.kind == "dots": paint_dots(easel.pen, places, self.width * FINE / 2, fill)
-            else: paint_line(easel.pen, places, fill, max(1, round(self.width * FINE)), self.kind == "dashed")
+            elif self.kind == "dots":
+                paint_dots(easel.pen, places, self.width * FINE / 2, fill)
+            else:
+                paint_line(easel.pen, places, fill, max(1, round(self.width * FINE)), self.kind == "dashed")
 
 # %% ../../nbs/8_lab/80_scene.ipynb #77392321
 def mixed(fill, ground, share):
@@ -216,11 +227,13 @@ def mixed(fill, ground, share):
     one, other = (np.array(ImageColor.getrgb(code) if isinstance(code, str) else code) for code in (fill, ground))
     return tuple((share * one + (1 - share) * other).astype(int).tolist())
 
+# %% ../../nbs/8_lab/80_scene.ipynb #4ddd79cd
 def paint_dots(pen, places, radius, fill):
     "Round dots"
     for x, y in places:
         pen.ellipse((x - radius, y - radius, x + radius, y + radius), fill)
 
+# %% ../../nbs/8_lab/80_scene.ipynb #690bacda
 def paint_line(pen, places, fill, width, dashed):
     "A line, or the dashes of one"
     if not dashed: return pen.line(places, fill, width, joint="curve")
@@ -300,14 +313,14 @@ class Pen:
         self.box(box, fill, outline, width, True)
 
     def line(self, places, fill="text", width=1):
-        self.marks.append(Line(pairs(places), fill, width))
+        self.marks.append(Line(as_points(places), fill, width))
 
     def polygon(self, places, fill="text"):
-        self.marks.append(Line(pairs(places), fill, kind="area"))
+        self.marks.append(Line(as_points(places), fill, kind="area"))
 
     def dots(self, places, fill="text", width=4, alpha=1.):
         "Round dots, so many pixels across"
-        self.marks.append(Line(pairs(places), fill, width, "dots", alpha))
+        self.marks.append(Line(as_points(places), fill, width, "dots", alpha))
 
 # %% ../../nbs/8_lab/80_scene.ipynb #da30e4ef
 def painted(sheet, theme):
@@ -317,9 +330,10 @@ def painted(sheet, theme):
     return easel.finished()
 
 # %% ../../nbs/8_lab/80_scene.ipynb #1ba832ab
-SVG = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" font-family="var(--rl-font,DejaVu Sans,sans-serif)" '
-       'fill="var(--rl-text,#3c3c3c)">{}</svg>')
+SVG = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" '
+       'font-family="var(--rl-font,DejaVu Sans,sans-serif)" fill="var(--rl-text,#3c3c3c)">{}</svg>')
 
+# %% ../../nbs/8_lab/80_scene.ipynb #c27c0de1
 class Sheet:
     "A blank page for marks"
     face = {name: name for name in FACES["light"]}     # the colours of a theme, by their roles

@@ -44,7 +44,8 @@ class Frame:
         said = self.view.text()
         self.words.show(html.escape(said), moving)
         picture = self.view.image
-        if not moving and isinstance(picture, Pane): picture.label = f"{self.view.title}: {said}"
+        if not moving and isinstance(picture, Pane):
+            picture.label = f"{self.view.title}: {said}"
 
 # %% ../../nbs/8_lab/85_screen.ipynb #d5a20009
 def failure_html(problem):
@@ -123,13 +124,15 @@ class Board(Blank):
         card.drawn_at = perf_counter()
 
 # %% ../../nbs/8_lab/85_screen.ipynb #d5a20010
-LONGEST = .03   # seconds of a round
+LONG_ROUND = .03   # seconds of a round
 
+# %% ../../nbs/8_lab/85_screen.ipynb #f83a9c02
 def whose_turn(cards, rate, now):
     "Cards that may be drawn again, the one that waited longest first"
     waiting = [card for card in cards if now - card.drawn_at >= 1 / rate]
     return sorted(waiting, key=lambda card: card.drawn_at)
 
+# %% ../../nbs/8_lab/85_screen.ipynb #2b5e4645
 def next_turn(cards, rate, told_at):
     "perf_counter seconds at which the next card, or the words, may come"
     return min([told_at + .25, *(card.drawn_at + 1 / rate for card in cards)])
@@ -147,6 +150,7 @@ def out_of_date(card, count, rate):
 # %% ../../nbs/8_lab/85_screen.ipynb #fe8d9843
 RATE = 6.       # pictures a second of one view
 
+# %% ../../nbs/8_lab/85_screen.ipynb #e84de806
 class Screen(Board):
     "Shows a trainer on cards, within a budget of time"
     def __init__(self, cards, share=.04, rate=RATE):
@@ -159,7 +163,7 @@ class Screen(Board):
     def offer(self, owner, now):
         for card in whose_turn(self.shown(), self.rate, now):
             self.draw(card, owner, True)
-            if owner.mail or perf_counter() - now > LONGEST: break
+            if owner.mail or perf_counter() - now > LONG_ROUND: break
         self.send()
         if now - self.told_at >= .25: self.tell(owner, True)
         end = perf_counter()

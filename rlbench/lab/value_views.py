@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['MOST_STATES', 'layout_of', 'countable', 'Solution', 'Truth', 'Judgement', 'judged_states', 'state_text', 'GridValues',
-           'newest_obs', 'PlaneOfStates', 'ValueSurface', 'ValueTrace']
+           'newest_obs', 'is_vector', 'dimension_names', 'OtherDimensions', 'PlaneOfStates', 'PlaneView',
+           'ValueSurface', 'ValueTrace']
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #e327296a
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from PIL import Image
 
 from ..core.batch import each
 from ..envs.actions import action_names
+from ..envs.observations import observation_names, with_unit
 from ..envs.tabular import action_values, evaluate_policy, model_of, solve
 from .components import StateGrid, styled
 from .drawing import BAR, VIRIDIS, colour, draw_colour_bar, short, span_of
@@ -143,7 +145,8 @@ def judged_states(trainer, who, layout, truth):
 def state_text(layout, judged, state):
     "What is thought of a state, and the truth"
     row, col = layout.cell(state)
-    place = f"state {state} (row {row + 1}, column {col + 1})"
+    in_plane = min(layout.rows, layout.cols) > 1
+    place = f"state {state} (row {row + 1}, column {col + 1})" if in_plane else f"state {state}"
     if layout.void[state]: return f"{place} cannot be reached"
     truth = judged.truth
     known = [("value", judged.V[state])]
@@ -200,10 +203,12 @@ def rename(pick, options):
     pick.index = at
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #cce40751
-def side_by_side(menus, grids, changed):
-    "Menus above grids; `changed(change)` when something is chosen or clicked"
+def side_by_side(menus, grids, changed, dragged):
+    "Menus above grids; `changed(change)` when something is chosen or clicked, `dragged(state)` with the agent"
     for pick in menus: pick.observe(changed, "value")
-    for grid in grids: grid.observe(changed, "selected")
+    for grid in grids:
+        grid.observe(changed, "selected")
+        grid.on_put(dragged)
     wide = dict(flex="1 1 260px", max_width="402px")
     columns = [widgets.VBox(pair, layout=wide) for pair in zip(menus, grids)]
     return styled(widgets.HBox(columns), "rl-row")
@@ -215,7 +220,7 @@ class GridValues(View):
     title = "Values of the states"
     help = ("left: what is learned; right: the exact values for the present γ, of the best policy or of "
             "the one that is judged, or the error (learned minus exact). Click a state for its numbers; the orange "
-            "frame is the agent")
+            "frame is the agent: drag it, or press Shift+Enter in a cell, and an episode begins there")
     wide = True
     left = dict(value="learned value", q="learned Q of each action")
     right = dict(truth="{} value", error="error of the value", q="{} Q of each action")   # whose
@@ -230,7 +235,7 @@ class GridValues(View):
         self.with_q = has_q and self.layout.spatial
         self.menus = [menu(options, self.with_q, name) for name, options in sides.items()]
         self.here = FromHere(who, self.meant, lambda look: self.ask(look))
-        self.widget = widgets.VBox([side_by_side(self.menus, self.grids, self.changed), self.here.widget])
+        self.widget = widgets.VBox([side_by_side(self.menus, self.grids, self.changed, self.dragged), self.here.widget])
 
     @classmethod
     def fits(cls, trainer, who):
@@ -269,11 +274,6 @@ class GridValues(View):
     def tile(self):
         return self.judged and both_grids(self.layout, self.judged, self.theme)
 
-# %% ../../nbs/8_lab/821_value_views.ipynb #ff7c6ba0
-def dimension_names(env, space):
-    "A name for each number of an observation"
-    return [f"obs {i}" for i in range(space.shape[0])]
-
 # %% ../../nbs/8_lab/821_value_views.ipynb #9837dc48
 def bounded_first(space):
     "Numbers of a Box's dimensions, those with bounds first"
@@ -311,28 +311,111 @@ def with_stored(here, learner, most):
     stored = None if learner is None else newest_obs(learner.memory, most)
     return here if stored is None else np.concatenate([here, stored])
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #821ba401
+def is_vector(space):
+    "Whether observations are a few numbers, two at least"
+    return isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.shape[0] >= 2
+
+def dimension_names(env, space):
+    "A name for each number of an observation, with its unit"
+    return [with_unit(*name) for name in observation_names(env, space)]
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #821ba40a
+def stretch(slider, low, high):
+    "Other ends of a slider; its handle stays inside"
+    if (slider.min, slider.max) == (low, high) or low >= high: return
+    if low > slider.max: slider.max = high
+    slider.min = low
+    slider.max = high
+    slider.step = (high - low) / 100
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #821ba403
+class OtherDimensions:
+    "A slider for each dimension that a plane does not show, and a switch that keeps them where the run is"
+    most = 12       # dimensions; where there are more all stay where the run is
+
+    def __init__(self, names, changed):
+        self.changed = changed
+        self.telling = False        # we move them, and nobody else
+        tip = "on: dimensions that are not shown stay where the run is; off: where their sliders are"
+        follow = widgets.Checkbox(value=True, indent=False, description="others as they are now", tooltip=tip)
+        self.follow = styled(follow, "rl-follow")
+        self.sliders = [self.slider(name) for name in names] if len(names) <= self.most else []
+        for one in (self.follow, *self.sliders):
+            one.observe(self.turned, "value")
+        self.widget = styled(widgets.HBox(), "rl-row", "rl-others")
+
+    def slider(self, name):
+        wide = dict(width="280px")
+        tip = f"{name} in the whole picture"
+        one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", layout=wide, tooltip=tip)
+        one.style.description_width = "initial"
+        return styled(one, "rl-other")
+
+    def offer(self, axes):
+        "These two are shown: sliders for the others"
+        sliders = [one for i, one in enumerate(self.sliders) if i not in axes]
+        self.widget.children = [self.follow, *sliders] if sliders else []
+
+    def turned(self, change):
+        "Somebody moved a slider, which then follows no more, or the switch"
+        one = change["owner"]
+        rounded = one in self.sliders and abs(change["new"] - change["old"]) < .6 * one.step    # by the page
+        if self.telling or self.follow.value and rounded: return
+        if one is not self.follow:
+            self.tell(lambda: self.follow.set_trait("value", False))
+        self.changed(change)
+
+    def tell(self, write):
+        "`write()` a slider or the switch ourselves"
+        self.telling = True
+        try: write()
+        finally: self.telling = False
+
+    def show(self, limits, here, moving): # (from, to) of each dimension, and where the run is, (D,)
+        "Sliders of this length; at rest those that follow stand where the run is"
+        if moving: return
+        for one, ends, x in zip(self.sliders, limits, here.tolist()):
+            self.tell(lambda: stretch(one, *ends))
+            if self.follow.value: self.tell(lambda: one.set_trait("value", x))
+
+    def filled(self, here, axes): # (D,), and the two dimensions that are shown
+        "An observation (D,) whose other dimensions are where the sliders are, or where the run is"
+        here = here.copy()
+        if self.follow.value: return here
+        for i, one in enumerate(self.sliders):
+            if i not in axes: here[i] = one.value
+        return here
+
 # %% ../../nbs/8_lab/821_value_views.ipynb #5f4acf88
 class PlaneOfStates:
     "Two dimensions of the observation, chosen by menus, and what is to be seen of them"
     cells = 36, 24          # points of the plane
     few = 24, 16            # while it moves
 
-    def __init__(self, space, names, changed): # names of all dimensions
+    def __init__(self, space, changed, names):
         self.space = space
         self.names = names
         self.least = least_widths(space)
+        self.others = OtherDimensions(names, changed)
         options = [(name, i) for i, name in enumerate(names)]
         order = bounded_first(space)
         self.picks = []
         for i, name, way in zip(order, ("rl-pick-x", "rl-pick-y"), ("across", "up")):
             tip = f"part of the observation that goes {way}"
             pick = widgets.Dropdown(options=options, value=i, layout=dict(width="120px"), tooltip=tip)
-            pick.observe(changed, "value")
             self.picks.append(styled(pick, name))
+            pick.observe(lambda change: self.others.offer(self.axes), "value")
+            pick.observe(changed, "value")
         words = widgets.Label("across"), widgets.Label("up")
         row = widgets.HBox([words[0], self.picks[0], words[1], self.picks[1]])
-        self.widget = styled(row, "rl-row")
-        self.limits = [None, None]
+        self.widget = widgets.VBox([styled(row, "rl-row"), self.others.widget])
+        self.others.offer(self.axes)
+        self.begin()
+
+    def begin(self):
+        "Limits are found anew"
+        self.limits = [None] * len(self.names)
 
     @property
     def axes(self):
@@ -340,10 +423,10 @@ class PlaneOfStates:
 
     def cover(self, known):
         "Limits that hold these observations (n, D), within the space -> ((from, to), (from, to))"
-        for k, axis in enumerate(self.axes):
-            low, high = cover(self.limits[k], *span_of(known[:, axis]), least=self.least[axis])
-            self.limits[k] = max(low, float(self.space.low[axis])), min(high, float(self.space.high[axis]))
-        return self.limits
+        for i, column in enumerate(known.T):
+            low, high = cover(self.limits[i], *span_of(column), least=self.least[i])
+            self.limits[i] = max(low, float(self.space.low[i])), min(high, float(self.space.high[i]))
+        return [self.limits[axis] for axis in self.axes]
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #e8b1a4f8
 class SurfacePicture(Picture):
@@ -372,44 +455,47 @@ class SurfacePicture(Picture):
             draw_colour_bar(sheet, self.ax.box, *self.range, self.table, self.word)
         return sheet
 
-# %% ../../nbs/8_lab/821_value_views.ipynb #15c571a5
-class ValueSurface(View):
-    "V or max Q over two dimensions of the observation"
-    name = "values"
-    title = "Value over two dimensions"
-    help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now; "
-            "dots: stored states; cross: the current state")
-    stored = 300   # dots
+# %% ../../nbs/8_lab/821_value_views.ipynb #15c5710a
+class PlaneView(View):
+    "A picture of two dimensions of the observation, with menus for them and sliders for the others"
     kind = SurfacePicture
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
         space = trainer.env.behaviours[who].observation_space
-        self.plane = PlaneOfStates(space, dimension_names(trainer.env, space), self.changed)
+        self.plane = PlaneOfStates(space, self.changed, dimension_names(trainer.env, space))
         self.picks = self.plane.picks
         self.widget = widgets.VBox([self.image, self.plane.widget])
         self.build()
 
     def build(self):
         "A new picture for the dimensions that are chosen"
-        self.plane.limits = [None, None]
         self.picture = self.kind([self.plane.names[axis] for axis in self.plane.axes])
 
-    @classmethod
-    def fits(cls, trainer, who):
-        space = trainer.env.behaviours[who].observation_space
-        vector = isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.shape[0] >= 2
-        return vector and answers(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
-
     def begin(self, trainer):
+        self.plane.begin()
         self.build()
 
     def changed(self, change):
-        "Other dimensions: new axes, and a new picture"
+        "Other dimensions have other axes; and a new picture"
         def look(trainer):
-            self.build()
+            if change["owner"] in self.picks: self.build()
             self.draw(trainer, moving=False)
         self.ask(look)
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #15c571a5
+class ValueSurface(PlaneView):
+    "V or max Q over two dimensions of the observation"
+    name = "values"
+    title = "Value over two dimensions"
+    help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now, or where their "
+            "sliders are; dots: stored states; cross: the current state")
+    stored = 300   # dots
+
+    @classmethod
+    def fits(cls, trainer, who):
+        vector = is_vector(trainer.env.behaviours[who].observation_space)
+        return vector and answers(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
 
     def thought(self, trainer, rows):
         return state_values(trainer.actors[self.who], rows)
@@ -419,17 +505,25 @@ class ValueSurface(View):
         here = trainer.obs[self.who][:1]
         known = with_stored(here, trainer.learners.get(self.who), self.stored)
         limits = self.plane.cover(known)
+        others = self.plane.others
+        others.show(self.plane.limits, here[0], moving)
         across, up = self.plane.few if moving else self.plane.cells
-        plane = plane_through(here[0], axes, limits, (across, up))
-        val = self.thought(trainer, np.concatenate([here, plane]))
+        cross = others.filled(here[0], axes)
+        plane = plane_through(cross, axes, limits, (across, up))
+        val = self.thought(trainer, np.concatenate([cross[None], plane]))
         picture = self.picture
         picture.colour(val[1:].reshape(up, across))
         picture.limits(picture.ax, *limits)
         picture.dots.set_data(*known[1:, axes].T)
         picture.cross.set_data(*here[:, axes].T)
-        here, dark, bright = map(short, (float(val[0]), *picture.range))
-        self.said = f"value here {here}; dark {dark} … bright {bright}"
+        self.said = self.told(val[0])
         self.show(picture.draw(), moving)
+
+    def told(self, val):
+        "The value at the cross, and what the colours mean, in words"
+        here, dark, bright = map(short, (float(val), *self.picture.range))
+        where = "here" if self.plane.others.follow.value else "at the cross"
+        return f"value {where} {here}; dark {dark} … bright {bright}"
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #f2154ad5
 class ValueTrace(View):

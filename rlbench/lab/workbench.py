@@ -14,6 +14,7 @@ from .controls import summary
 from .journal import snippet
 from .page import Page
 from .player import Player, branched, only_one, this_cell
+from ..training.by_hand import check_teachable
 from ..training.trainer import Trainer
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #d92c67b9
@@ -45,6 +46,31 @@ class Looking(Arranging):
         self.page.choice.choose(who)
         return self.told(self.player.ask(lambda: None))
 
+    def take_over(self, who=None):
+        "Act in the agent's stead by buttons and keys of the page; the run rests. ValueError says why not"
+        if who is not None: self.look_at(who)
+        self.waited(self.player.look(lambda trainer: check_teachable(trainer, self.page.looked_at())))
+        self.page.hand.record.value = False
+        self.page.hand.look.value = True
+        return self.pause()
+
+    def demonstrate(self, who=None, seed=1):
+        "Act in a fresh environment of the same world, where the run does not notice -> Demonstration"
+        if who is not None: self.look_at(who)
+        hand = self.page.hand
+        def begin(trainer):
+            return hand.begin_recording(trainer, self.page.looked_at(), seed)
+        shown = self.waited(self.player.look(begin))
+        hand.record.value = True
+        hand.look.value = True
+        self.pause()
+        return shown
+
+    def give_back(self):
+        "Let the agent go on"
+        self.page.hand.look.value = False
+        return self.told(self.player.ask(lambda: None))
+
     def diagnose(self):
         "Why whoever is shown does not learn -> Diagnosis; the page shows it as well"
         return self.waited(self.page.doctor.examine())
@@ -53,6 +79,10 @@ class Looking(Arranging):
         "What a setting or a number of whoever is shown means -> Explanations; the page shows it as well"
         found, _ = self.waited(self.page.meaning.ask(name))
         return found
+
+    def flame(self):
+        "Where the time of the run went -> Flame; the page shows it as well"
+        return self.waited(self.page.time.ask())
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #ec47b7a1
 class Workbench(Looking):

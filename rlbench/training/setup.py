@@ -156,6 +156,21 @@ def new_actors_and_learners(env, cast, config, streams, memories):
         actors[name] = learners[name].actor
     return actors, learners
 
+# %% ../../nbs/6_training/63_setup.ipynb #4e465c40
+def told_hands(trainer):
+    "What people did with their own hands, as part of a state; nothing where nobody did"
+    marks = {name: np.array(learner.by_hand) for name, learner in trainer.learners.items() if learner.by_hand}
+    told = dict(marks=marks) if marks else {}
+    if trainer.chosen: told["chosen"] = trainer.chosen
+    return dict(by_hand=told) if told else {}
+
+def take_hands(trainer, told):
+    "Go back to what `told_hands` told"
+    trainer.chosen = snapshot(told.get("chosen", {}))
+    marks = told.get("marks", {})
+    for name, learner in trainer.learners.items():
+        learner.by_hand = marks[name].tolist() if name in marks else []
+
 # %% ../../nbs/6_training/63_setup.ipynb #cbf69e6b
 SWITCHES = ("collecting", "learning", "exploring")
 PARTS = ("actors", "learners", "obs", "env", "metrics", "streams", "config", *SWITCHES)
@@ -169,7 +184,7 @@ def state_of(trainer):
     parts = dict(metrics=trainer.metrics, streams=trainer.streams, config=trainer.config)
     told = {name: part.state() for name, part in parts.items()}
     told["env"] = trainer.lost.place if trainer.lost else trainer.env.state()
-    return dict(actors=actors, learners=learners, obs=trainer.obs, **told, **switches)
+    return dict(actors=actors, learners=learners, obs=trainer.obs, **told, **switches, **told_hands(trainer))
 
 # %% ../../nbs/6_training/63_setup.ipynb #427fccb3
 def begin_afresh(trainer, counts):
@@ -232,6 +247,7 @@ def put_back(trainer, tree):
     for name, inner in tree["learners"].items():
         trainer.learners[name].restore(inner)
         trainer.learners[name].adopt(trainer.config.values[name])
+    take_hands(trainer, tree.get("by_hand", {}))
     trainer.metrics.restore(snapshot(tree["metrics"]))
     trainer.obs = snapshot(tree["obs"])
     for name in SWITCHES:
