@@ -72,7 +72,7 @@ class MeaningPanel:
 EPISODES_SHOWN = 10
 
 def both_ways(trainer, who):
-    "Evaluations of greedy and of exploring play, of one behaviour"
+    "(greedy, exploring) play of one behaviour, an Evaluation each"
     plays = [evaluate(trainer, EPISODES_SHOWN), evaluate(trainer, EPISODES_SHOWN // 2, greedy=False)]
     return [found[who] if isinstance(found, dict) else found for found in plays]
 
@@ -97,7 +97,13 @@ class JudgePanel:
         "Play, and say how it went -> a future of two Evaluations"
         self.said.value = caption_html("playing …")
         who = self.shown()
-        asked = asked_of(self.player.look, lambda trainer: both_ways(trainer, who))
+
+        def play(trainer):
+            plays = both_ways(trainer, who)
+            self.player.timeline.flag("evaluation", judged_words(*plays))
+            return plays
+
+        asked = asked_of(self.player.look, play)
         asked.add_done_callback(self.tell)
         return asked
 

@@ -333,7 +333,11 @@ class Asking(Keeping):
 
     def evaluate(self, **how):
         "Returns of the policy, greedy if not told otherwise, on fresh environments -> Evaluation; as `evaluate`"
-        return self.waited(self.player.look(lambda trainer: evaluate(trainer, **how)))
+        def play(trainer):
+            found = evaluate(trainer, **how)
+            self.player.timeline.flag("evaluation", repr(found))
+            return found
+        return self.waited(self.player.look(play))
 
 # %% ../../nbs/8_lab/854_hands.ipynb #8e7ed54c
 class Hands(Asking):

@@ -359,6 +359,7 @@ def branch_off(player, name, changes):
     timeline = player.timeline
     twin, lines = branched(timeline, None, None, changes)
     run = player.forks.add(Timeline(twin, lines, timeline.file), changes, timeline.at, name)
+    timeline.flag("fork", run.name)
     player.screen.take(player.trainer)
     return run
 
@@ -414,7 +415,9 @@ class Rememberer(Stepper):
         self.timeline.look()
 
     def halts(self, event):
-        return self.stops.look(self.trainer, event)
+        hit = self.stops.look(self.trainer, event)
+        if hit: self.timeline.flag("breakpoint", f"{hit.text}: {hit.words}")
+        return hit
 
     def record(self, act, text=None):
         "`act(trainer)` between two events, and its text as code; None: words that it was done"
