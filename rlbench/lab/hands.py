@@ -258,9 +258,9 @@ class Changing(Going):
 # %% ../../nbs/8_lab/854_hands.ipynb #fea397e9
 class Keeping(Changing):
     "Verbs that keep a place or a run, and go back to it"
-    def save(self, path):
-        "Write the run to one file"
-        return self.told(self.player.save(path))
+    def save(self, path, name=None):
+        "Write the run in hand to one file, or another one by its name"
+        return self.told(self.player.save(path, name))
 
     def load(self, path):
         "Go on with a saved run"

@@ -480,9 +480,9 @@ class Player(Rememberer):
         "Go on with `make(trainer)` instead, at rest; lines of code that lead there, and a file that they load"
         return self.ask(lambda: exchange(self, make, lines, file))
 
-    def save(self, path):
-        "Write the run to one file"
-        return self.look(lambda trainer: trainer.save(path))
+    def save(self, path, name=None):
+        "Write the run in hand to one file, or another one by its name"
+        return self.look(lambda trainer: (self.forks[name].trainer if name else trainer).save(path))
 
     def load(self, path):
         "Go on with a saved run"

@@ -50,12 +50,21 @@ def seen_whole(evidence):
     "Batch of return, length and term of the episodes of all recordings"
     return each(lambda *columns: np.concatenate(columns), *map(episodes_of, all_steps(evidence)))
 
+# %% ../../nbs/6_training/638_findings.ipynb #c3ee9d94
+def met_more_than(evidence, rew):
+    "Whether an episode of the run itself was paid something else than this in each step, or came to another length"
+    finished = evidence.trainer.env.episodes[evidence.who].finished
+    returns = np.array([one.ret for one in finished])
+    lengths = np.array([one.length for one in finished])
+    if not len(returns): return False
+    return not np.allclose(returns, rew * lengths, rtol=1e-4) or bool(rew and np.ptp(lengths))
+
 # %% ../../nbs/6_training/638_findings.ipynb #5e9f46b4
 def same_reward(evidence):
     "All rewards are alike, and so is what episodes come to"
     rew = all_rows(evidence, "rew")
     lengths = seen_whole(evidence).length
-    if np.ptp(rew) or (rew[0] and len(np.unique(lengths)) > 1): return None
+    if np.ptp(rew) or (rew[0] and len(np.unique(lengths)) > 1) or met_more_than(evidence, rew[0]): return None
     return Finding(
         "same_reward", f"all {len(rew):,} rewards were {rew[0]:.4g}, and no episode came to more than another",
         "whatever the agent does is worth the same, so there is nothing to learn from",
@@ -250,7 +259,7 @@ def limit_as_end(evidence):
     if len(length) < 3: return None
     longest = length.max()
     at_limit = (length == longest) & term
-    if at_limit.sum() < 3 or longest < 10 or (~term).any(): return None
+    if at_limit.sum() < 3 or longest < 5 or (~term).any(): return None
     if len(np.unique(length)) > 1 and at_limit.mean() < .3: return None
     return Finding(
         "limit_as_end", f"{at_limit.sum()} of {len(length)} episodes were ended by the task after exactly {longest} "

@@ -83,8 +83,9 @@ def halves_of_sides(x): # (n,) numbers of actions
             size = np.abs(x[side])
             yield side, (size > np.median(size)).astype(int)
 
-def is_flat(rows, x):
-    "Whether on both sides of 0 it makes no difference how large a number of the action is, but does on which side it is"
+def is_flat(rows, i):
+    "Whether the size of the i-th number of an action makes no difference on either side of 0, and its sign does"
+    x = rows.act.reshape(len(rows.act), -1)[:, i]
     followed = list(all_that_followed(rows))
     sides = list(halves_of_sides(x))
     if len(sides) < 2 or max(f_statistic(column, (x > 0).astype(int)) for column in followed) < EFFECT:
@@ -94,10 +95,11 @@ def is_flat(rows, x):
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #80a828ab
 def flat_actions(evidence):
     "How large an action is makes no difference"
-    rows = evidence.chance
-    if isinstance(rows.act, dict) or rows.act.dtype.kind != "f" or len(rows.rew) < 200: return None
-    act = rows.act.reshape(len(rows.act), -1)
-    flat = [i for i in range(act.shape[1]) if is_flat(rows, act[:, i])]
+    act = evidence.chance.act
+    if isinstance(act, dict) or act.dtype.kind != "f": return None
+    act = all_rows(evidence, "act").reshape(-1, int(np.prod(act.shape[1:])))
+    several = evidence.exploring, evidence.chance         # chance may be far too shy to find the bounds
+    flat = [i for i in range(act.shape[1]) if any(is_flat(rows, i) for rows in several)]
     if not flat: return None
     return Finding(
         "flat_actions", f"number {told_dims('', flat)} of the action counts by its sign alone: of those on one side "
