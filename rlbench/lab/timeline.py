@@ -58,8 +58,7 @@ class Branch:
         self.after = after          # deeds of its parent before that
         self.lines = lines          # of code that lead to where it begins, if it comes from outside
         self.marks = bytearray()    # of its own events
-        self.deeds = []             # in the order in which they were done
-        self.flags = []             # in the order in which they were planted
+        self.deeds, self.flags = [], []     # in the order in which they were done and planted
         self.places = []            # events before each snapshot
 
     @property

@@ -64,7 +64,8 @@ def same_reward(evidence):
     "All rewards are alike, and so is what episodes come to"
     rew = all_rows(evidence, "rew")
     lengths = seen_whole(evidence).length
-    if np.ptp(rew) or (rew[0] and len(np.unique(lengths)) > 1) or met_more_than(evidence, rew[0]): return None
+    if np.ptp(rew) or rew[0] and len(np.unique(lengths)) > 1: return None
+    if met_more_than(evidence, rew[0]): return None
     return Finding(
         "same_reward", f"all {len(rew):,} rewards were {rew[0]:.4g}, and no episode came to more than another",
         "whatever the agent does is worth the same, so there is nothing to learn from",
@@ -159,6 +160,7 @@ def off_scale(seen): # (n, D) numbers
     tiny = size.max() < TOO_CLOSE and np.ptp(seen) > 0
     return np.flatnonzero(size > TOO_WIDE) if not tiny else np.arange(len(size)), size
 
+# %% ../../nbs/6_training/638_findings.ipynb #2f5a7fb5
 def unscaled_observation(evidence):
     "A dimension is much larger than networks take, or all are much smaller"
     if getattr(evidence.algo, "normalize_obs", False) or evidence.algo.update:
@@ -240,7 +242,7 @@ def idle_actions(evidence):
     rows = evidence.chance
     if isinstance(rows.act, dict) or len(rows.rew) < 100: return None
     group = groups_of_actions(rows.act)
-    largest = max(effect_after(rows, lag) for lag in range(2))                     # a force shows in places a step later
+    largest = max(effect_after(rows, lag) for lag in range(2))      # a force shows in places a step later
     if largest > 6 or len(np.unique(group)) < 2 or np.bincount(group).max() > .98 * len(group):
         return None
     return Finding(
@@ -304,5 +306,5 @@ def pays_for_ending(evidence):
         numbers={"steps, greedy": own.length, "steps, chance": chance.length})
 
 # %% ../../nbs/6_training/638_findings.ipynb #e1130c01
-TASK_CHECKS = [same_reward, rare_reward, large_rewards, small_rewards, dead_observation, unscaled_observation, noisy_observation,
-               idle_actions, limit_as_end, end_as_limit, pays_for_ending]
+TASK_CHECKS = [same_reward, rare_reward, large_rewards, small_rewards, dead_observation, unscaled_observation,
+               noisy_observation, idle_actions, limit_as_end, end_as_limit, pays_for_ending]

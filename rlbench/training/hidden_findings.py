@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from ..core.batch import columns
-from .evidence import episodes_of
 from .findings import Finding, all_rows, all_that_followed, effect_after, f_statistic, numbers_seen
 from .findings import seen_whole, told_dims
 
@@ -36,7 +35,7 @@ def not_a_number(evidence):
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #19ecb27e
 def obs_columns(obs):
     "[(n, ...) array, …] of an observation, which may be one array or several"
-    return [obs] if isinstance(obs, np.ndarray) else [column for _, column in columns(obs)]
+    return [column for _, column in columns(dict(obs=obs))]
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #04ecba21
 def frozen_observation(evidence):
@@ -46,7 +45,8 @@ def frozen_observation(evidence):
     if not seen or len(lengths) < 2 or lengths.mean() < 3: return None
     alike = [np.array_equal(now, then) for rows in (evidence.exploring, evidence.chance)
              for now, then in zip(obs_columns(rows.obs), obs_columns(rows.next_obs))]
-    if not all(alike) or not any(np.ptp(column) for column in seen): return None
+    if not all(alike) or not any(np.ptp(column) for column in seen):
+        return None
     return Finding(
         "frozen_observation", f"in {len(seen[0]):,} steps no observation differed from that of the step before, but "
         "where a new episode began",
@@ -63,7 +63,8 @@ def late_actions(evidence):
     "An action shows some steps later, and not before"
     rows = evidence.chance
     if isinstance(rows.act, dict) or len(rows.rew) < 100: return None
-    if max(effect_after(rows, lag) for lag in range(3)) > EFFECT / 2: return None
+    if max(effect_after(rows, lag) for lag in range(3)) > EFFECT / 2:
+        return None
     effects = [effect_after(rows, lag) for lag in LAGS]
     if max(effects) < EFFECT: return None
     lag = LAGS[int(np.argmax(effects))]
@@ -77,11 +78,12 @@ def late_actions(evidence):
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #a2dd966f
 def halves_of_sides(x): # (n,) numbers of actions
-    "Two arrays of row numbers and whether the number is beyond the middle of its side: below and above 0"
+    "Row numbers, and whether the number is beyond the middle of its side, below and above 0; where sizes differ"
     for side in (np.flatnonzero(x < 0), np.flatnonzero(x > 0)):
-        if len(side) >= 50:
-            size = np.abs(x[side])
-            yield side, (size > np.median(size)).astype(int)
+        if len(side) < 50: continue
+        size = np.abs(x[side])
+        large = size > np.median(size)
+        if size[large].mean() > 1.5 * size[~large].mean(): yield side, large.astype(int)
 
 def is_flat(rows, i):
     "Whether the size of the i-th number of an action makes no difference on either side of 0, and its sign does"
@@ -90,7 +92,7 @@ def is_flat(rows, i):
     sides = list(halves_of_sides(x))
     if len(sides) < 2 or max(f_statistic(column, (x > 0).astype(int)) for column in followed) < EFFECT:
         return False
-    return all(f_statistic(column[side], half) < 4 for side, half in sides for column in followed)
+    return all(f_statistic(column[side], half) < EFFECT / 2 for side, half in sides for column in followed)
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #80a828ab
 def flat_actions(evidence):
@@ -150,7 +152,8 @@ def told_by_age(rows):
 def noisy_reward(evidence):
     "Rewards are mostly noise"
     rows = evidence.chance
-    if not has_neighbours(evidence) or len(np.unique(rows.rew)) < len(rows.rew) / 2: return None
+    if not has_neighbours(evidence) or len(np.unique(rows.rew)) < len(rows.rew) / 2:
+        return None
     share = unexplained(rows)
     if share < .6: return None
     return Finding(
@@ -169,8 +172,8 @@ def hidden_time(evidence):
     told = told_by_age(rows)
     if told < .6 or unexplained(rows) < .6: return None
     return Finding(
-        "hidden_time", f"the number of the step in its episode explains {told:.0%} of the variance of rewards, and what "
-        "is seen and done does not",
+        "hidden_time", f"the number of the step in its episode explains {told:.0%} of the variance of rewards, and "
+        "what is seen and done does not",
         "two states look alike and are worth different amounts, which no value can learn",
         "show how much time is left, or do not pay for time",
         weight=.75, changes={},
@@ -181,7 +184,8 @@ def ends_by_chance(evidence):
     "Episodes are ended in states in which others go on"
     rows = evidence.chance
     often = rows.term.mean()
-    if not has_neighbours(evidence) or rows.term.sum() < 20 or often > .3: return None
+    if not has_neighbours(evidence) or rows.term.sum() < 20 or often > .3:
+        return None
     alike = rows.term[neighbours(rows, ("next_obs",))][rows.term].mean()
     if alike > often + .1: return None
     return Finding(
@@ -194,25 +198,27 @@ def ends_by_chance(evidence):
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #ed277bc2
 def late_reward(evidence):
     "Nothing is paid before the end, and then for how long it lasted"
-    found = [episodes_of(rows) for rows in (evidence.exploring, evidence.greedy, evidence.chance)]
-    ret, length = (np.concatenate([one[name] for one in found]) for name in ("ret", "length"))
+    episodes = seen_whole(evidence)
     before = ~(all_rows(evidence, "term") | all_rows(evidence, "trunc"))
-    if len(ret) < 5 or length.mean() < 3 or all_rows(evidence, "rew")[before].any(): return None
-    if len(np.unique(ret)) < 4 or not np.ptp(length) or abs(np.corrcoef(ret, length)[0, 1]) < .9: return None
+    if len(episodes.ret) < 5 or episodes.length.mean() < 3 or all_rows(evidence, "rew")[before].any():
+        return None
+    if len(np.unique(episodes.ret)) < 4 or not np.ptp(episodes.length): return None
+    if abs(np.corrcoef(episodes.ret, episodes.length)[0, 1]) < .9: return None
     return Finding(
-        "late_reward", f"in {len(ret)} episodes nothing was paid before the last step, and then in proportion to the "
-        "steps that there had been",
+        "late_reward", f"in {len(episodes.ret)} episodes nothing was paid before the last step, and then in proportion "
+        "to the steps that there had been",
         "each step has to be credited with what came long after it",
         "pay in each step what it earned; or gae_lambda near 1, whole returns, a larger n_step",
         weight=.7, changes=dict(gae_lambda=1.) if getattr(evidence.algo, "gae_lambda", 1.) < .9 else {},
-        numbers={"return": ret, "steps": length})
+        numbers={"return": episodes.ret, "steps": episodes.length})
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #60e621c5
 def hasty_limit(evidence):
     "All episodes are cut after a few steps"
     episodes = seen_whole(evidence)
     length = episodes.length
-    if len(length) < 5 or episodes.term.any() or np.ptp(length) or not 1 < length[0] <= 15: return None
+    if len(length) < 5 or episodes.term.any() or np.ptp(length) or not 1 < length[0] <= 15:
+        return None
     return Finding(
         "hasty_limit", f"all {len(length)} episodes were cut after {length[0]} steps",
         "states that lie further away are never seen, and all values are guesses of what comes after the cut",

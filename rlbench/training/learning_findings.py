@@ -344,7 +344,8 @@ def bearable_entropy(evidence):
 def kept_random(evidence):
     "The policy is paid far more than usual for being undecided"
     now = getattr(evidence.algo, "ent_coef", None)
-    if not isinstance(now, float) or now <= bearable_entropy(evidence): return None
+    if not isinstance(now, float) or now <= bearable_entropy(evidence):
+        return None
     usual = default_of(evidence.algo, "ent_coef")
     return Finding(
         "kept_random", f"the weight of entropy, ent_coef, is {now:g}; by default it is {usual or 'found by itself'}",
@@ -424,7 +425,8 @@ def no_exploration(evidence):
     by_epsilon = getattr(algo, "exploration", "epsilon") == "epsilon" and not getattr(algo, "noisy", False)
     name = "epsilon" if by_epsilon else "exploration_noise"
     size = getattr(algo, name, None)
-    if size is None or size > 1e-4 or getattr(algo, "initial", 0): return None     # who hopes for more tries it
+    hopes = getattr(algo, "initial", 0)                   # who expects more of what was not tried, tries it
+    if size is None or size > 1e-4 or hopes: return None
     return Finding(
         "no_exploration", f"exploration stands at {name} = {size:g} after {evidence.trainer.steps:,} steps",
         "an action that looked bad once is never tried again",

@@ -21,6 +21,7 @@ class Usual(NamedTuple):
     small: str  # why it matters that it is below
     large: str
 
+# %% ../../nbs/6_training/6393_setting_findings.ipynb #ac8fe074
 ANY = math.inf
 USUAL = dict(
     batch_size=Usual(1 / 20, ANY, "the gradient of so few rows points anywhere", ""),
@@ -65,7 +66,7 @@ def unusual(algo, num_envs):
     found = {}
     for name, usual in USUAL.items():
         factor = rows_factor(algo, num_envs) if name == "n_steps" else factor_of(algo, name)
-        if name == "n_step" and not algo.replays: continue                        # whole returns have their use
+        if name == "n_step" and not algo.replays: continue          # whole returns have their use
         if factor < usual.low or factor > usual.high: found[name] = factor
     return dict(sorted(found.items(), key=lambda one: -abs(math.log(max(one[1], 1e-9)))))
 
