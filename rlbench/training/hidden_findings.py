@@ -7,6 +7,8 @@ __all__ = ['LAGS', 'EFFECT', 'HIDDEN_CHECKS', 'not_a_number', 'frozen_observatio
            'noisy_reward', 'hidden_time', 'ends_by_chance', 'late_reward', 'hasty_limit']
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #75c560b7
+import math
+
 import numpy as np
 import torch
 
@@ -187,7 +189,7 @@ def ends_by_chance(evidence):
     if not has_neighbours(evidence) or rows.term.sum() < 20 or often > .3:
         return None
     alike = rows.term[neighbours(rows, ("next_obs",))][rows.term].mean()
-    if alike > often + .1: return None
+    if alike > often + 3 * math.sqrt(often / rows.term.sum()): return None        # more than chance explains
     return Finding(
         "ends_by_chance", f"{rows.term.sum()} episodes were ended by the task in states whose neighbours were not: "
         f"{alike:.0%} of those were an end, of all states {often:.0%}",
