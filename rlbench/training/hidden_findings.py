@@ -99,11 +99,12 @@ def is_flat(rows, i):
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #80a828ab
 def flat_actions(evidence):
     "How large an action is makes no difference"
-    act = evidence.chance.act
-    if isinstance(act, dict) or act.dtype.kind != "f": return None
-    act = all_rows(evidence, "act").reshape(-1, int(np.prod(act.shape[1:])))
-    several = evidence.exploring, evidence.chance         # chance may be far too shy to find the bounds
-    flat = [i for i in range(act.shape[1]) if any(is_flat(rows, i) for rows in several)]
+    rows = evidence.chance
+    if isinstance(rows.act, dict) or rows.act.dtype.kind != "f": return None
+    if np.abs(rows.act).max() < np.abs(evidence.spec.action_space.high).max() / 10:
+        rows = evidence.exploring                         # chance is far too shy to find the bounds
+    act = rows.act.reshape(len(rows.act), -1)
+    flat = [i for i in range(act.shape[1]) if is_flat(rows, i)]
     if not flat: return None
     return Finding(
         "flat_actions", f"number {told_dims('', flat)} of the action counts by its sign alone: of those on one side "
@@ -114,7 +115,7 @@ def flat_actions(evidence):
         numbers={"action": act[:, flat[0]]})
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #dfd8eec5
-def neighbours(rows, names):
+def nearest_steps(rows, names):
     "(n,) number of the step that is most like each step in some columns, all of them brought to one scale"
     parts = [column.reshape(len(rows.rew), -1) for name in names for column in obs_columns(rows[name])]
     x = np.concatenate(parts, axis=1).astype(float)
@@ -132,7 +133,7 @@ def has_neighbours(evidence):
 def unexplained(rows):
     "Share of the variance of rewards that remains between neighbours; 1 where nothing that is seen explains it"
     if not np.ptp(rows.rew): return 0.
-    apart = rows.rew - rows.rew[neighbours(rows, ("obs", "act", "next_obs"))]
+    apart = rows.rew - rows.rew[nearest_steps(rows, ("obs", "act", "next_obs"))]
     return float((apart**2).mean() / 2 / rows.rew.var())
 
 def ages(rows):
@@ -188,7 +189,7 @@ def ends_by_chance(evidence):
     often = rows.term.mean()
     if not has_neighbours(evidence) or rows.term.sum() < 20 or often > .3:
         return None
-    alike = rows.term[neighbours(rows, ("next_obs",))][rows.term].mean()
+    alike = rows.term[nearest_steps(rows, ("next_obs",))][rows.term].mean()
     if alike > often + 3 * math.sqrt(often / rows.term.sum()): return None        # more than chance explains
     return Finding(
         "ends_by_chance", f"{rows.term.sum()} episodes were ended by the task in states whose neighbours were not: "
