@@ -243,7 +243,7 @@ def idle_actions(evidence):
     if isinstance(rows.act, dict) or len(rows.rew) < 100: return None
     group = groups_of_actions(rows.act)
     largest = max(effect_after(rows, 0), effect_after(rows, 1) / 2)               # a force shows in places a step later
-    if largest > 6 or len(np.unique(group)) < 2 or np.bincount(group).max() > .98 * len(group):
+    if largest > 4.5 or len(np.unique(group)) < 2 or np.bincount(group).max() > .98 * len(group):
         return None
     return Finding(
         "idle_actions", f"over {len(group):,} steps of chance neither reward nor end nor any change of the observation "

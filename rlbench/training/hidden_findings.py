@@ -12,7 +12,7 @@ import math
 import numpy as np
 import torch
 
-from ..core.batch import columns
+from ..core.batch import Batch, columns
 from .findings import Finding, all_rows, all_that_followed, effect_after, f_statistic, numbers_seen
 from .findings import seen_whole, told_dims
 
@@ -79,22 +79,25 @@ def late_actions(evidence):
         numbers={"F after so many steps": np.array([effect_after(rows, lag) for lag in range(21)])})
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #a2dd966f
-def halves_of_sides(x): # (n,) numbers of actions
-    "Row numbers, and whether the number is beyond the middle of its side, below and above 0; where sizes differ"
-    for side in (np.flatnonzero(x < 0), np.flatnonzero(x > 0)):
-        if len(side) < 50: continue
-        size = np.abs(x[side])
-        large = size > np.median(size)
-        if size[large].mean() > 1.5 * size[~large].mean(): yield side, large.astype(int)
+def step_of(y, where): # (n,) numbers, (n,) bool
+    "Difference of the means there and elsewhere, and its standard error"
+    there = y[where]
+    others = y[~where]
+    return there.mean() - others.mean(), math.sqrt(there.var() / len(there) + others.var() / len(others))
 
 def is_flat(rows, i):
-    "Whether the size of the i-th number of an action makes no difference on either side of 0, and its sign does"
+    "Whether the sign of the i-th number of an action makes a difference, and its size none where one would show"
     x = rows.act.reshape(len(rows.act), -1)[:, i]
+    if min((x > 0).sum(), (x < 0).sum()) < 50: return False
     followed = list(all_that_followed(rows))
-    sides = list(halves_of_sides(x))
-    if len(sides) < 2 or max(f_statistic(column, (x > 0).astype(int)) for column in followed) < EFFECT:
-        return False
-    return all(f_statistic(column[side], half) < EFFECT / 2 for side, half in sides for column in followed)
+    y = max(followed, key=lambda column: f_statistic(column, (x > 0).astype(int)))
+    slope = step_of(y, x > 0)[0] / step_of(x, x > 0)[0]
+    for side in (x < 0, x > 0):
+        large = np.abs(x[side]) > np.median(np.abs(x[side]))
+        seen, error = step_of(y[side], large)
+        expected = slope * step_of(x[side], large)[0]
+        if abs(expected) < 4 * error or abs(seen) > .3 * abs(expected): return False
+    return True
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #80a828ab
 def flat_actions(evidence):
@@ -127,13 +130,15 @@ def nearest_steps(rows, names):
 def has_neighbours(evidence):
     "Whether steps can be compared: enough of them, and observations that are vectors of numbers"
     rows = evidence.chance
-    return len(rows.rew) >= 200 and bool(list(numbers_seen(evidence))) and not isinstance(rows.act, dict)
+    plain = isinstance(rows.obs, np.ndarray) and not isinstance(rows.act, dict)
+    return plain and len(rows.rew) >= 200 and bool(list(numbers_seen(evidence)))
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #eef0023f
 def unexplained(rows):
     "Share of the variance of rewards that remains between neighbours; 1 where nothing that is seen explains it"
     if not np.ptp(rows.rew): return 0.
-    apart = rows.rew - rows.rew[nearest_steps(rows, ("obs", "act", "next_obs"))]
+    changed = Batch(rows, next_obs=rows.next_obs - rows.obs)                       # a small step has its own scale
+    apart = rows.rew - rows.rew[nearest_steps(changed, ("obs", "act", "next_obs"))]
     return float((apart**2).mean() / 2 / rows.rew.var())
 
 def ages(rows):

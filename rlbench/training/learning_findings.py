@@ -439,6 +439,9 @@ def only_exploration(evidence):
     epsilon = getattr(evidence.algo, "epsilon", None)
     if epsilon is None or epsilon < .6 or evidence.learner.updates < 1000:
         return None
+    told = evidence.learner.settings.epsilon
+    if isinstance(told, Schedule) and told.at(3 * evidence.trainer.steps) < .6:
+        return None                                       # it is on its way down
     return Finding(
         "only_exploration", f"exploration still stands at epsilon = {epsilon:.2g} after "
         f"{evidence.learner.updates:,} updates",
