@@ -185,9 +185,9 @@ class Changing(Going):
 # %% ../../nbs/8_lab/854_hands.ipynb #fea397e9
 class Keeping(Changing):
     "Verbs that keep a place or a run, and go back to it"
-    def save(self, path):
-        "Write the run to one file"
-        return self.told(self.player.save(path))
+    def save(self, path, name=None):
+        "Write the run in hand to one file, or another one by its name"
+        return self.told(self.player.save(path, name))
 
     def load(self, path):
         "Go on with a saved run"
@@ -264,8 +264,12 @@ class Asking(Keeping):
 
     def evaluate(self, **how):
         "Returns of the policy, greedy if not told otherwise, on fresh environments -> Evaluation; as `evaluate`"
-        by = self.waited(self.player.ask(lambda: watching_evaluations(self.trainer).play(self.trainer, **how).by))
-        return by if len(by) > 1 else next(iter(by.values()))
+        def play():
+            by = watching_evaluations(self.trainer).play(self.trainer, **how).by
+            found = by if len(by) > 1 else next(iter(by.values()))
+            self.player.timeline.flag("evaluation", repr(found))
+            return found
+        return self.waited(self.player.ask(play))
 
     def evaluate_every(self, steps):
         "Evaluate now, and on a beat of so many environment steps; None: no more"

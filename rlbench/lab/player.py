@@ -360,6 +360,7 @@ def branch_off(player, name, changes):
     timeline = player.timeline
     twin, lines = branched(timeline, None, None, changes)
     run = player.forks.add(Timeline(twin, lines, timeline.file), changes, timeline.at, name)
+    timeline.flag("fork", run.name)
     player.screen.take(player.trainer)
     return run
 
@@ -417,7 +418,9 @@ class Rememberer(Stepper):
         self.timeline.look()
 
     def halts(self, event):
-        return self.stops.look(self.trainer, event)
+        hit = self.stops.look(self.trainer, event)
+        if hit: self.timeline.flag("breakpoint", f"{hit.text}: {hit.words}")
+        return hit
 
     def record(self, act, text=None):
         "`act(trainer)` between two events, and its text as code; None: words that it was done"
@@ -480,9 +483,9 @@ class Player(Rememberer):
         "Go on with `make(trainer)` instead, at rest; lines of code that lead there, and a file that they load"
         return self.ask(lambda: exchange(self, make, lines, file))
 
-    def save(self, path):
-        "Write the run to one file"
-        return self.look(lambda trainer: trainer.save(path))
+    def save(self, path, name=None):
+        "Write the run in hand to one file, or another one by its name"
+        return self.look(lambda trainer: (self.forks[name].trainer if name else trainer).save(path))
 
     def load(self, path):
         "Go on with a saved run"
