@@ -12,7 +12,8 @@ import warnings
 import torch
 from tqdm.auto import tqdm
 
-from ..core.settings import check_flags, check_function, whole_number
+from ..core.digests import state_digest
+from ..core.settings import check_flags, check_function, to_plain, whole_number
 from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
 from ..core.words import path_of
 from ..envs.find import find
@@ -210,6 +211,11 @@ class Asked(Explained):
     def snapshot(self):
         "A copy of the state, to come back to"
         return snapshot(state_of(self))
+
+    def digest(self):
+        "16 digits of all that the run holds, to the bit: equal where two runs are; who set its settings does not count"
+        settings = {section: to_plain(values) for section, values in self.config.values.items()}
+        return state_digest(state_of(self) | dict(config=settings))
 
     def __repr__(self):
         cast = in_row({name: actor.algo.name for name, actor in self.actors.items()}, ": ")
