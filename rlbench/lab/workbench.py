@@ -11,6 +11,7 @@ import sys
 from ..core.words import ConfigError, unknown
 from .controls import summary
 from .hands import Hands
+from .histories import write_notebook, write_script
 from .journal import snippet
 from .page import Page
 from .player import Player, branched, only_one, this_cell
@@ -54,8 +55,20 @@ class Looking(Hands):
         found, _ = self.waited(self.page.meaning.ask(name))
         return found
 
+# %% ../../nbs/8_lab/86_workbench.ipynb #86a11e01
+class Writing(Looking):
+    "What is written down of a run"
+
+    def script(self, path=None):
+        "All that was done to the run and its forks, as code that does it again to the bit; as a file, if there is a path"
+        return self.waited(self.player.look(lambda trainer: write_script(self.player.forks, path)))
+
+    def notebook(self, path):
+        "The same as a notebook"
+        return self.told(self.player.look(lambda trainer: write_notebook(self.player.forks, path)))
+
 # %% ../../nbs/8_lab/86_workbench.ipynb #ec47b7a1
-class Workbench(Looking):
+class Workbench(Writing):
     "A run in your hands"
     def __init__(self, env,        # environment, as for Trainer; or a Trainer
                  algo=None,        # algorithm, or {behaviour: algorithm or actor}, as for Trainer

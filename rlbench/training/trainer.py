@@ -215,6 +215,7 @@ class Asked(Explained):
     def digest(self):
         "16 digits of all that the run holds, to the bit: equal where two runs are; who set its settings does not count"
         settings = {section: to_plain(values) for section, values in self.config.values.items()}
+        settings["trainer"]["num_envs"] = self.env.num_envs       # as many, whoever said so
         return state_digest(state_of(self) | dict(config=settings))
 
     def __repr__(self):
