@@ -54,7 +54,8 @@ def goes_back(hands, rng):
 
 
 def forks_off(hands, rng):
-    if len(hands.forks.known) < 3: hands.beside(gamma=float(rng.choice([.3, .4])))
+    if len(hands.forks.known) < 3:
+        hands.beside(gamma=float(rng.choice([.3, .4])))
 
 
 def goes_over(hands, rng):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['UNIT_BITS', 'BITS_OF', 'Deed', 'done_before', 'Branch', 'marks_on', 'ends_of', 'nth_from', 'last_place', 'deeds_on',
-           'Going', 'lines_of', 'place_of', 'settings_now', 'differences', 'put_settings', 'changed_since',
+           'Onward', 'lines_of', 'place_of', 'settings_now', 'differences', 'put_settings', 'changed_since',
            'missed_least', 'Album', 'thin', 'Trail', 'Chronicle', 'lead', 'unwatched', 'Timeline']
 
 # %% ../../nbs/8_lab/8403_timeline.ipynb #9d072d15
@@ -109,7 +109,7 @@ def deeds_on(path, start):
     return found
 
 # %% ../../nbs/8_lab/8403_timeline.ipynb #90196a01
-class Going(str):
+class Onward(str):
     "A line of code that goes on by some events; it knows how many steps and updates end with them"
 
     def __new__(cls, marks): # (events,) as numbers made of UNIT_BITS
@@ -130,10 +130,10 @@ def lines_of(path):
     for branch, _, done in path:
         for deed in branch.deeds[:done]:
             if deed.at > told:
-                lines.append(Going(marks[told - root.since:deed.at - root.since]))
+                lines.append(Onward(marks[told - root.since:deed.at - root.since]))
             if deed.text: lines.append(deed.text)
             told = deed.at
-    return [*lines, Going(marks[told - root.since:at - root.since])] if at > told else lines
+    return [*lines, Onward(marks[told - root.since:at - root.since])] if at > told else lines
 
 # %% ../../nbs/8_lab/8403_timeline.ipynb #0b14afe2
 def place_of(trainer):
