@@ -23,6 +23,7 @@ from .hindsight_view import HindsightView
 from .inspect import BufferView
 from .kept_views import MomentsView, WeightTracesView
 from .owner import Closed, asked_of
+from .papers import Papers
 from .pins_view import PinsView
 from .term_views import TermsView
 from .timebar import StopsBar, TimeBar
@@ -252,7 +253,8 @@ class Counter(Orders):
         super().__init__(player)
         self.keys = Keys()
         self.choice = Choice(self.turn)
-        self.files = FilesPanel(player)
+        self.papers = Papers(self, lambda: self.files.path.value)
+        self.files = FilesPanel(player, self.papers.widget)
         self.stops = StopsBar(player)
         self.forks = ForksPanel(player, self.order)
         self.doctor = DoctorPanel(player, self.looked_at)

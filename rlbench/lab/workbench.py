@@ -10,11 +10,13 @@ import sys
 
 from ..core.words import ConfigError, unknown
 from .controls import summary
+from .exports import write_page
 from .hands import Hands
 from .histories import write_notebook, write_script
 from .journal import snippet
 from .page import Page
 from .player import Player, branched, only_one, this_cell
+from .reels import film_back
 from ..training.trainer import Trainer
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #d92c67b9
@@ -66,6 +68,14 @@ class Writing(Looking):
     def notebook(self, path):
         "The same as a notebook"
         return self.told(self.player.look(lambda trainer: write_notebook(self.player.forks, path)))
+
+    def export(self, path):
+        "The page as one HTML file: pictures, words, tables, and the script that leads here"
+        return self.told(self.player.look(lambda trainer: write_page(self.page, path)))
+
+    def film(self, path="learning.gif", k=4, **shape):
+        "The policy at k moments of this run, side by side -> Film; shape as for `rlbench.film`"
+        return self.waited(self.player.look(lambda trainer: film_back(self.player.timeline, path, k, **shape)))
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #ec47b7a1
 class Workbench(Writing):

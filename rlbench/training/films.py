@@ -80,24 +80,26 @@ def in_a_row(takes, frame,
         pen.text((left, 48 + height), words, LETTERS, face(12))
     return np.asarray(sheet)
 
-# %% ../../nbs/6_training/656_films.ipynb #291f2ae2
+# %% ../../nbs/6_training/656_films.ipynb #ec06065c
 def taken_evenly(things, k):
     "k of several things, evenly: the first, …, the last"
-    chosen = np.linspace(0, len(things) - 1, min(k, len(things))).round().astype(int)
+    chosen = np.linspace(len(things) - 1, 0, min(k, len(things))).round().astype(int)[::-1]
     return [things[place] for place in dict.fromkeys(chosen.tolist())]
 
 def steps_text(trainer):
     "How long it has learned, in words"
+    if not (trainer.steps or trainer.updates): return "before learning"
     return f"{trainer.steps:,} steps" if trainer.steps else f"{trainer.updates:,} updates"
 
-# %% ../../nbs/6_training/656_films.ipynb #0a7e0f0e
+# %% ../../nbs/6_training/656_films.ipynb #a2d27fa1
 def loaded(paths, env):
     "(caption, trainer) of each file, in the order of their steps, and before them where they began"
     found = [load(path, env=env, fresh_episodes=True) for path in paths]
     pairs = [(steps_text(trainer) + ", the best" * path.stem.startswith("best"), trainer)
              for path, trainer in zip(paths, found)]
     pairs = sorted(pairs, key=lambda pair: (pair[1].steps, pair[1].updates))
-    return [("before learning", found[0].fresh()), *pairs]
+    beginning = found[0].fresh()
+    return [(steps_text(beginning), beginning), *pairs]
 
 def checkpoints_named(run, folder):
     "Checkpoint files of a run by its id, its folder or one of its files; the best one where it was judged"
@@ -109,7 +111,7 @@ def checkpoints_named(run, folder):
         return checkpoints_of(home)
     return list(dict.fromkeys([*checkpoints_of(home), best]))
 
-# %% ../../nbs/6_training/656_films.ipynb #e2eb9627
+# %% ../../nbs/6_training/656_films.ipynb #3e090eef
 def policies_of(run, k, env, folder):
     "[(caption, trainer), …] of what is to be seen: k moments of a run folder, or all of a list"
     if isinstance(run, (list, tuple)):
@@ -117,7 +119,7 @@ def policies_of(run, k, env, folder):
                  for one in run]
         return [(steps_text(trainer), trainer) for trainer in given]
     if hasattr(run, "actors"):
-        return [("before learning", run.fresh()), (steps_text(run), run)]
+        return [(steps_text(one), one) for one in (run.fresh(), run)]
     return taken_evenly(loaded(checkpoints_named(run, folder), env), k)
 
 # %% ../../nbs/6_training/656_films.ipynb #de35b471
@@ -134,9 +136,9 @@ class Film(NamedTuple):
         skipped = f", every {self.every}th of {self.played:,} steps" if self.every > 1 else ""
         return f"{self.path}: {', '.join(self.captions)}; {self.frames} frames{skipped}, {self.nbytes / 1000:.0f} KB"
 
-# %% ../../nbs/6_training/656_films.ipynb #2dd4921d
-def check_shape(k, seed, max_steps, fps, width, frames):
-    "ValueError where a film cannot be so"
+# %% ../../nbs/6_training/656_films.ipynb #6af6184d
+def check_shape(path, k, seed=1, max_steps=500, fps=20, width=160, frames=100):
+    "The path of a film; one of our errors where a film cannot be so, before anything is played"
     whole_number("film: k", k, low=1)
     whole_number("film: seed", seed)
     whole_number("film: max_steps", max_steps, low=1)
@@ -144,23 +146,26 @@ def check_shape(k, seed, max_steps, fps, width, frames):
     whole_number("film: frames", frames, low=1)
     if not fits(float, fps) or not .01 <= fps <= 1000:
         raise ValueError(f"film: fps = {fps!r}: expected a number from 0.01 to 1,000")
+    check_writable(path_of(path, "film: path"))
+    return path_of(path)
 
-# %% ../../nbs/6_training/656_films.ipynb #e2463991
-def film_of(policies, # [(caption, trainer), …]
+# %% ../../nbs/6_training/656_films.ipynb #50c87aee
+def film_of(policies, # (caption, trainer), one after another
             path, seed=1, max_steps=500, fps=20, width=160, frames=100):
     "Write the film of some policies -> Film"
-    takes = [take(trainer, caption, seed, max_steps, width) for caption, trainer in policies]
+    takes = []
+    for caption, trainer in policies:
+        takes.append(take(trainer, caption, seed, max_steps, width))
     played = max(len(one.pictures) for one in takes)
     every = math.ceil(played / max(1, frames - 1))
     shown = [*range(0, played, every), played - 1]
-    _, trainer = policies[-1]
     names = " and ".join(dict.fromkeys(actor.algo.name for actor in trainer.actors.values()))
     title = f"{trainer.env.id}, {names}: the same episode, greedily"
     pictures = [in_a_row(takes, frame, title) for frame in dict.fromkeys(shown)]
     write_animation(path, pictures, fps)
     return Film(str(path), [one.caption for one in takes], len(pictures), played, every, path_of(path).stat().st_size)
 
-# %% ../../nbs/6_training/656_films.ipynb #8552e4b9
+# %% ../../nbs/6_training/656_films.ipynb #6bc45bff
 def film(run,           # id or folder of a run; a list of trainers or checkpoints; a Trainer, or a Workbench
          path="learning.gif", # .gif, .webp, animated .png; .mp4 where ffmpeg is there
          k=4,           # moments of the run: the first, …, the last
@@ -172,10 +177,8 @@ def film(run,           # id or folder of a run; a list of trainers or checkpoin
          env=None,      # what makes the environment, where that is code of your own
          folder="runs"):
     "The policy at k moments of its learning, side by side at the same episode, as a small film -> Film"
-    check_shape(k, seed, max_steps, fps, width, frames)
-    path = path_of(path, "film: path")
-    check_writable(path)
     shape = dict(seed=seed, max_steps=max_steps, fps=fps, width=width, frames=frames)
+    path = check_shape(path, k, **shape)
     if hasattr(run, "film"): return run.film(path, k, **shape)
     policies = policies_of(run, k, env, folder)
     if not policies: raise ConfigError("film: no policy is given")
