@@ -17,19 +17,20 @@ import torch
 from .. import __version__
 from .state import PLAIN, InProcess, as_bits, refuse_kind
 
-# %% ../../nbs/0_core/075_digests.ipynb #ecec5569
+# %% ../../nbs/0_core/075_digests.ipynb #c1447388
 def array_pieces(array):
     "Kind, shape and bytes of an array or tensor"
     bits = as_bits(array)
     yield f"{bits.dtype.str} {bits.shape} ".encode()
     yield np.ascontiguousarray(bits).tobytes()
 
+# %% ../../nbs/0_core/075_digests.ipynb #120e991c
 def sorted_parts(tree):
     "(name, part) of a dictionary, in the order of the names; without what lives in its process only"
     lasting = [pair for pair in tree.items() if not isinstance(pair[1], InProcess)]
     return sorted(lasting, key=lambda pair: repr(pair[0]))
 
-# %% ../../nbs/0_core/075_digests.ipynb #c6f35f86
+# %% ../../nbs/0_core/075_digests.ipynb #77c1a489
 def pieces_of(tree):
     "All of a state tree as bytes, piece by piece"
     if isinstance(tree, (np.ndarray, torch.Tensor)):
@@ -48,24 +49,25 @@ def pieces_of(tree):
     else:
         refuse_kind(tree)
 
-# %% ../../nbs/0_core/075_digests.ipynb #3c670bde
+# %% ../../nbs/0_core/075_digests.ipynb #281071e4
 def state_digest(tree):
     "The first 16 digits of SHA-256 of all arrays and numbers of a state tree, with their names, kinds and shapes"
     found = hashlib.sha256()
     for piece in pieces_of(tree): found.update(piece)
     return found.hexdigest()[:16]
 
-# %% ../../nbs/0_core/075_digests.ipynb #6a8f16f5
+# %% ../../nbs/0_core/075_digests.ipynb #f319ee29
 def versions():
     "{name: version} of what decides about last bits"
     processor = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
     return dict(rlbench=__version__, torch=torch.__version__, numpy=np.__version__, gymnasium=gymnasium.__version__,
                 processor=processor)
 
-# %% ../../nbs/0_core/075_digests.ipynb #743a4869
+# %% ../../nbs/0_core/075_digests.ipynb #e4e05b89
 class OtherVersions(UserWarning):
     "Something was written with other versions than those that are here"
 
+# %% ../../nbs/0_core/075_digests.ipynb #aef1add1
 def check_versions(**told): # as `versions` told them
     "Warn, in words, of each version that is another one here"
     here = versions()

@@ -25,28 +25,31 @@ from .drawing import small_png
 from .figures import Picture
 from .histories import checked_name, write_script
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #3ae872ca
+# %% ../../nbs/8_lab/85297_exports.ipynb #2127bdfc
 def tag_html(tag, text, kind=""):
     "Text in an element; `kind` is its class"
     of = f" class='{kind}'" if kind else ""
     return f"<{tag}{of}>{html.escape(str(text))}</{tag}>"
 
+# %% ../../nbs/8_lab/85297_exports.ipynb #664b9d02
 def row_html(tag, cells, kind=""):
     "A row of a table"
     of = f" class='{kind}'" if kind else ""
     return f"<tr{of}>{''.join(tag_html(tag, cell) for cell in cells)}</tr>"
 
+# %% ../../nbs/8_lab/85297_exports.ipynb #2cbdb25b
 def table_html(heads, rows):
     "A table that scrolls where it is too wide; rows are pairs (class, cells)"
     body = "".join(row_html("td", cells, kind) for kind, cells in rows)
     return f"<div class='scroll'><table>{row_html('th', heads)}{body}</table></div>"
 
+# %% ../../nbs/8_lab/85297_exports.ipynb #25d4fe98
 def part_html(title, *inside):
     "A part of the page; nothing where nothing is in it"
     content = "".join(inside)
     return tag_html("h2", title) + content if content else ""
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #9cee9205
+# %% ../../nbs/8_lab/85297_exports.ipynb #4013401c
 def sharp(picture, scale=2):
     "A moving figure as it was drawn last, with more pixels"
     picture.figure.set_dpi(100 * scale)
@@ -56,6 +59,7 @@ def sharp(picture, scale=2):
         picture.figure.set_dpi(100)
         picture.background = None
 
+# %% ../../nbs/8_lab/85297_exports.ipynb #b28f92ea
 def picture_of(view):
     "(PIL image, width in pixels of the page) of what a view shows; (None, 0) where that is no picture"
     figure = getattr(view, "picture", None)
@@ -64,11 +68,12 @@ def picture_of(view):
     image = Image.fromarray(view.shown) if is_array else view.tile()
     return image, image.width if image else 0
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #b73b616d
+# %% ../../nbs/8_lab/85297_exports.ipynb #5b85ad5e
 def data_url(image, limit=150_000): # bytes, where that is possible
     "A PIL image as an address that contains it"
     return f"data:image/png;base64,{base64.b64encode(small_png(image.convert('RGB'), limit)).decode()}"
 
+# %% ../../nbs/8_lab/85297_exports.ipynb #83cfa078
 def image_html(light, dark, width, words):
     "A picture in two themes"
     pair = data_url(light), data_url(dark)
@@ -76,20 +81,21 @@ def image_html(light, dark, width, words):
     alt = html.escape(words, quote=True)
     return f"<picture>{other}<img src='{pair[0]}' width='{width}' alt='{alt}'></picture>"
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #1b83a552
+# %% ../../nbs/8_lab/85297_exports.ipynb #c8e70c56
 def inside(widget):
     "A widget and all that is in it"
     yield widget
     for child in getattr(widget, "children", ()):
         yield from inside(child)
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #fb02b99b
+# %% ../../nbs/8_lab/85297_exports.ipynb #fb61af25
 def themed(view, trainer, dark):
     "The picture of a view in a theme, drawn anew"
     view.dark(dark)
     view.draw(trainer, False)
     return picture_of(view)
 
+# %% ../../nbs/8_lab/85297_exports.ipynb #9dcfbd11
 def figure_html(card, trainer):
     "A card: its title, its words, its picture; nothing where it is a table"
     view = card.view
@@ -101,7 +107,7 @@ def figure_html(card, trainer):
     picture = image_html(light, dark, width, f"{view.title}: {view.text()}") if light else ""
     return f"<figure>{caption}{picture}</figure>" if light else ""
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #711c5e1a
+# %% ../../nbs/8_lab/85297_exports.ipynb #4c50a283
 def shown_tables(title, widget):
     "The rows that stand in tables on the page"
     tables = [one for one in inside(widget) if isinstance(one, TransitionTable) and one.rows]
@@ -112,7 +118,7 @@ def shown_tables(title, widget):
         parts.append(tag_html("h3", told) + table_html(one.columns, [("", row) for row in one.rows]))
     return "".join(parts)
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #405f4e79
+# %% ../../nbs/8_lab/85297_exports.ipynb #268a5bf6
 def settings_part(trainer):
     "Every setting, its value, who said so, and what it means"
     rows = []
@@ -125,7 +131,7 @@ def settings_part(trainer):
     rows = (given if trainer.env_settings else []) + sorted(rows, key=lambda row: row[0] == "")
     return part_html("Settings", table_html(("setting", "value", "set by", "default", "meaning"), rows))
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #28f50f08
+# %% ../../nbs/8_lab/85297_exports.ipynb #c67850d1
 def findings_part(diagnosis): # None: nobody has asked
     "What the doctor found, if he was asked"
     if diagnosis is None: return ""
@@ -133,6 +139,7 @@ def findings_part(diagnosis): # None: nobody has asked
     found = [finding_html(one, numbers_behind(one, evidence.trainer, evidence.who)) for one in diagnosis]
     return part_html("Why does it not learn?", tag_html("p", found_words(diagnosis)), *found)
 
+# %% ../../nbs/8_lab/85297_exports.ipynb #b11df6fe
 def runs_part(forks):
     "The tree of runs, and in what each differs from the one in hand"
     if not forks.others: return ""
@@ -144,7 +151,7 @@ def runs_part(forks):
         tables.append(tag_html("h3", run.name) + told)
     return part_html("Runs", tag_html("pre", forks), *tables)
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #dfaba78d
+# %% ../../nbs/8_lab/85297_exports.ipynb #b99a5806
 def heading_part(player, who):
     "What it is, where it stands, and its counters"
     trainer = player.trainer
@@ -156,18 +163,19 @@ def heading_part(player, who):
     return (tag_html("h1", trainer.env.id) + tag_html("p", more, "soft") + tag_html("p", summary(player)) +
             f"<dl class='counts'>{counts}</dl>")
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #7f84cfc4
+# %% ../../nbs/8_lab/85297_exports.ipynb #4a79b39a
 def script_part(forks):
     "How one gets here, folded"
     script = tag_html("pre", write_script(forks))
     return part_html("How one gets here", f"<details>{tag_html('summary', 'the script')}{script}</details>")
 
+# %% ../../nbs/8_lab/85297_exports.ipynb #6b880d0f
 def last_words():
     "By what it was written"
     told = ", ".join(f"{name} {version}" for name, version in versions().items())
     return tag_html("footer", f"Written by a workbench of rlbench, with {told}.")
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #3f67dc23
+# %% ../../nbs/8_lab/85297_exports.ipynb #9e89c9e1
 def body_html(page):
     "All parts of a page, drawn for a reader"
     player = page.player
@@ -182,7 +190,7 @@ def body_html(page):
              part_html("Breakpoints", stops), runs_part(player.forks), script_part(player.forks), last_words()]
     return "".join(parts)
 
-# %% ../../nbs/8_lab/85297_exports.ipynb #cf16b47b
+# %% ../../nbs/8_lab/85297_exports.ipynb #5980d086
 def page_html(page):
     "A page as one HTML document; what is on the screen stays as it is"
     try: body = body_html(page)
@@ -195,6 +203,7 @@ def page_html(page):
     return f"<!doctype html><html lang='en'><head>{head}<style>{read_asset('export.css')}</style></head>" \
            f"<body><main>{body}</main></body></html>\n"
 
+# %% ../../nbs/8_lab/85297_exports.ipynb #96631fea
 def write_page(page, path):
     "A page as one HTML file, whole or not at all"
     path = checked_name(path, ".html", "export")

@@ -35,12 +35,13 @@ class Moment(NamedTuple):
     def __str__(self):
         return f"event {self.events:,}: step {self.steps:,}, update {self.updates:,}"
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #df41f4ab
+# %% ../../nbs/8_lab/84095_histories.ipynb #14137853
 class Line(NamedTuple):
     "A line of a history, and how far the run was when it was written"
     at: Moment
     text: str
 
+# %% ../../nbs/8_lab/84095_histories.ipynb #75e6e0f5
 def dated(lines): # of a timeline
     "([Line, …] of all that do not go on, the Moment at which they end)"
     here = Moment()
@@ -50,14 +51,14 @@ def dated(lines): # of a timeline
         else: found.append(Line(here, str(line)))
     return found, here
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #a427d2f8
+# %% ../../nbs/8_lab/84095_histories.ipynb #26f06475
 def digest_of_run(trainer):
     "(its digest, nothing), or (None, why it has none)"
     try: return trainer.digest(), ""
     except BrokenOff as problem:
         return None, str(problem)
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #9f2a5615
+# %% ../../nbs/8_lab/84095_histories.ipynb #7783af06
 class History:
     "What was done to one run, line by line, and the digest of the state to which that led"
 
@@ -84,25 +85,27 @@ class History:
     def __repr__(self):
         return f"History({self.name}: {len(self.lines)} lines up to {self.end}, digest {self.claim or 'not claimed'})"
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #d12a3d74
+# %% ../../nbs/8_lab/84095_histories.ipynb #1f52df8b
 def split_imports(text):
     "([lines that import], the other lines) of code"
     lines = text.splitlines()
     imports = [line for line in lines if line.startswith(("import ", "from "))]
     return imports, "\n".join(line for line in lines if line not in imports)
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #d56b71d5
+# %% ../../nbs/8_lab/84095_histories.ipynb #63a4ee1c
 def beyond(timeline):
     "(branch, event, deeds before it) from where on each branch is not part of the way to the present"
     counted = {branch: (upto, done) for branch, upto, done in timeline.path}
     for branch in timeline.branches:
         yield branch, *counted.get(branch, (branch.since, 0))
 
+# %% ../../nbs/8_lab/84095_histories.ipynb #46ccb778
 def deed_words(text):
     "A deed in one line"
     _, code = split_imports(text)
     return f"`{'; '.join(code.splitlines())}`"
 
+# %% ../../nbs/8_lab/84095_histories.ipynb #1b15c701
 def ways_left(timeline, shift): # from its events to those of the whole history
     "What was tried and left again, in words, a line for each way"
     told = []
@@ -113,16 +116,18 @@ def ways_left(timeline, shift): # from its events to those of the whole history
         told.append(f"Left again: events {since + shift + 1:,} to {branch.end + shift:,}{tried}.")
     return told
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #787562a8
+# %% ../../nbs/8_lab/84095_histories.ipynb #df386be6
 class Parting(NamedTuple):
     "Up to where two histories are one"
     lines: int      # that they have in common
     at: Moment
 
+# %% ../../nbs/8_lab/84095_histories.ipynb #8abb59dc
 def next_moment(history, lines):
     "When the line after so many was written; where there is none, the end"
     return history.lines[lines].at if lines < len(history.lines) else history.end
 
+# %% ../../nbs/8_lab/84095_histories.ipynb #e302e318
 def parting(host, other): # the younger of the two
     "Where a history leaves an older one"
     pairs = zip(host.lines, other.lines)
@@ -130,7 +135,7 @@ def parting(host, other): # the younger of the two
     alike = min(alike, other.given)
     return Parting(alike, min(next_moment(host, alike), next_moment(other, alike), other.begun))
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #c3212564
+# %% ../../nbs/8_lab/84095_histories.ipynb #77481433
 def host_of(history, older):
     "(Parting, history) of the one that it has most in common with; (None, None) where they have no beginning in common"
     found = [(parting(host, history), host) for host in older]
@@ -138,7 +143,7 @@ def host_of(history, older):
              if any(line.text.startswith("trainer = ") for line in host.lines[:left.lines])]
     return max(found, key=lambda pair: pair[0], default=(None, None))
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #7cca34f7
+# %% ../../nbs/8_lab/84095_histories.ipynb #5f686a8c
 class Section:
     "A run from where it left its host to its end, and who left it on the way"
 
@@ -159,7 +164,7 @@ class Section:
             moments.setdefault(at, []).append(text)
         return list((moments | {self.history.end: moments.get(self.history.end, [])}).items())
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #6860d0be
+# %% ../../nbs/8_lab/84095_histories.ipynb #9a5f43a6
 def sections_of(histories):
     "A Section for each history, the oldest first"
     sections = {}
@@ -169,7 +174,7 @@ def sections_of(histories):
         if host: sections[host.name].leaving.append((left, history.name))
     return list(sections.values())
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #e5e6ab0a
+# %% ../../nbs/8_lab/84095_histories.ipynb #eb3ee874
 def code_of(section, several):
     "The code of a section, a text for each moment"
     here = section.left.at
@@ -185,7 +190,7 @@ def code_of(section, several):
         texts[-1] += f"\nruns[{section.history.name!r}] = trainer"
     return texts
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #4249dfb3
+# %% ../../nbs/8_lab/84095_histories.ipynb #2cd6b7bf
 AT_HAND = {"rlbench", "gymnasium", "minatar"}      # whoever imports rlbench can name what is in them
 
 def registered_by(trainer):
@@ -198,7 +203,7 @@ def registered_by(trainer):
         found[trainer.source] = entry.partition(":")[0] if isinstance(entry, str) else entry.__module__
     return {name: module for name, module in found.items() if module.partition(".")[0] not in AT_HAND}
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #76bc0625
+# %% ../../nbs/8_lab/84095_histories.ipynb #8aae75ff
 def doubts_of(histories, homes):
     "What no line repeats, in words, a line for each"
     told = [f"{name}: registered by code in no module, define it before"
@@ -209,7 +214,7 @@ def doubts_of(histories, homes):
         told += [f"{history.name}: {history.problem}"] * bool(history.problem)
     return list(dict.fromkeys(told))
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #b7d96b8a
+# %% ../../nbs/8_lab/84095_histories.ipynb #77ab7382
 def check_code(histories, several):
     "Code that says whether the end is the same, and words for it"
     claims = {history.name: history.claim for history in histories if history.claim}
@@ -225,7 +230,7 @@ def check_code(histories, several):
     return code, "Is it the same, to the bit? A digest covers networks, optimisers, memories, random streams, " \
                  "environments, counters and the values of all settings."
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #7586f188
+# %% ../../nbs/8_lab/84095_histories.ipynb #540dd1b3
 def first_words(forks, histories, doubts):
     "Where the run stands, by which versions it was written, and what no line repeats"
     trainer = forks.timeline.trainer
@@ -237,13 +242,13 @@ def first_words(forks, histories, doubts):
     told = ["No line repeats the following, so that the end may be another one:", *(f"- {one}" for one in doubts)]
     return "\n".join(filter(None, [f"{trainer}", runs, f"Written with {made}.", *needs, *(told if doubts else [])]))
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #5ab58bf8
+# %% ../../nbs/8_lab/84095_histories.ipynb #b5922c3f
 def section_words(section):
     "Where a run left which other, and what was tried in it and left again"
     left = [f"Left {section.host.name} after {section.left.at}."] if section.host else []
     return "\n".join([*left, *section.history.left])
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #3df6c465
+# %% ../../nbs/8_lab/84095_histories.ipynb #b42d6cc1
 def first_code(imports, homes, several):
     "Imports, a look at the versions, and a place for several runs"
     known = ["import rlbench", "from rlbench.core.digests import check_versions"]
@@ -252,7 +257,7 @@ def first_code(imports, homes, several):
     lines = [*dict.fromkeys([*known, *imports]), "", f"check_versions({told})"]
     return "\n".join([*lines, "runs = {}"] if several else lines)
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #4f80e924
+# %% ../../nbs/8_lab/84095_histories.ipynb #8699e42d
 def section_parts(section, several):
     "([lines that import], parts) of a section"
     parts = [("head", section.history.name), ("words", section_words(section))]
@@ -263,7 +268,7 @@ def section_parts(section, several):
         parts.append(("code", code))
     return imports, parts
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #acedffaa
+# %% ../../nbs/8_lab/84095_histories.ipynb #e56ce1d5
 def parts_told(forks):
     "[(kind, text), …] of all that was done to the run in hand and its relatives; kind: head, words or code"
     histories = [History(name, run.timeline) for name, run in forks.known.items()]
@@ -278,7 +283,7 @@ def parts_told(forks):
              ("head", "The same?"), ("words", words), ("code", check)]
     return [(kind, text) for kind, text in parts if text]
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #6322995e
+# %% ../../nbs/8_lab/84095_histories.ipynb #57bcfb59
 def script_text(parts):
     "Parts as a Python script"
     texts = []
@@ -287,7 +292,7 @@ def script_text(parts):
         texts.append("\n".join(mark + line if line else "" for line in text.splitlines()))
     return "\n\n".join(texts) + "\n"
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #3bcdc7f1
+# %% ../../nbs/8_lab/84095_histories.ipynb #3764ec1e
 def notebook_cell(number, kind, text):
     "A cell of a notebook as JSON has it"
     common = dict(id=f"part-{number}", metadata={})
@@ -296,26 +301,28 @@ def notebook_cell(number, kind, text):
     source = f"## {text}" if kind == "head" else text.replace("\n", "\n\n").replace("\n\n- ", "\n- ")
     return dict(cell_type="markdown", source=source, **common)
 
+# %% ../../nbs/8_lab/84095_histories.ipynb #2e181578
 def notebook_json(parts):
     "Parts as a Jupyter notebook"
     kernel = dict(kernelspec=dict(name="python3", display_name="Python 3", language="python"))
     cells = [notebook_cell(number, kind, text) for number, (kind, text) in enumerate(parts)]
     return json.dumps(dict(nbformat=4, nbformat_minor=5, metadata=kernel, cells=cells), indent=1)
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #3ce2033a
+# %% ../../nbs/8_lab/84095_histories.ipynb #af417b2a
 def checked_name(path, suffix, what):
     "A path whose name ends as it has to; ConfigError where it does not"
     path = path_of(path, what)
     if path.suffix.lower() == suffix: return path
     raise ConfigError(f"{what}: {str(path)!r}: expected a name that ends in {suffix}")
 
-# %% ../../nbs/8_lab/84095_histories.ipynb #ef42064f
+# %% ../../nbs/8_lab/84095_histories.ipynb #f727db58
 def write_script(forks, path=None):
     "All that was done as a script; in a file, where a path is given -> its text"
     text = script_text(parts_told(forks))
     if path is not None: write_text(checked_name(path, ".py", "script"), text)
     return Snippet(text)
 
+# %% ../../nbs/8_lab/84095_histories.ipynb #b090fad9
 def write_notebook(forks, path):
     "All that was done as a notebook in a file"
     write_text(checked_name(path, ".ipynb", "notebook"), notebook_json(parts_told(forks)))

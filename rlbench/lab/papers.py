@@ -19,17 +19,18 @@ from .histories import write_notebook, write_script
 from .owner import asked_of
 from .reels import film_back
 
-# %% ../../nbs/8_lab/85298_papers.ipynb #9f55c89a
+# %% ../../nbs/8_lab/85298_papers.ipynb #87140e16
 def size_words(path):
     "A file, and how large it is"
     return f"written: {path}, {path.stat().st_size / 1000:,.0f} KB"
 
+# %% ../../nbs/8_lab/85298_papers.ipynb #d811a88b
 def write_paper(write, source, path):
     "Write something of a source into a file -> words"
     write(source, path)
     return size_words(path)
 
-# %% ../../nbs/8_lab/85298_papers.ipynb #1206dec3
+# %% ../../nbs/8_lab/85298_papers.ipynb #4a1ff4d6
 def papers_of(page):
     "{name: (ending, what it is, function of a path that writes it and answers in words)}"
     player = page.player
@@ -42,7 +43,7 @@ def papers_of(page):
         film=(".gif", "the policy at four moments of this run, side by side",
               lambda path: repr(film_back(player.timeline, path))))
 
-# %% ../../nbs/8_lab/85298_papers.ipynb #4c31be6d
+# %% ../../nbs/8_lab/85298_papers.ipynb #0ce25b18
 class Papers:
     "Buttons that write down a run"
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..training.films import check_shape, film_of, steps_text
 
-# %% ../../nbs/8_lab/84097_reels.ipynb #6f090db7
+# %% ../../nbs/8_lab/84097_reels.ipynb #e44f1a7f
 def moments_of(timeline, k):
     "(caption, trainer) at k events of a run, evenly from its first to the present; each is closed before the next"
     first, *_ = timeline.path[0]
@@ -21,6 +21,7 @@ def moments_of(timeline, k):
         with contextlib.closing(timeline.fork(event)) as twin:
             yield steps_text(twin), twin
 
+# %% ../../nbs/8_lab/84097_reels.ipynb #4f23e221
 def film_back(timeline, path, k=4, **shape): # as for `film`
     "The policy at k moments of a run, side by side -> Film"
     path = check_shape(path, k, **shape)

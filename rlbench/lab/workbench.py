@@ -62,7 +62,7 @@ class Writing(Looking):
     "What is written down of a run"
 
     def script(self, path=None):
-        "All that was done to the run and its forks, as code that does it again to the bit; as a file, if there is a path"
+        "All that was done to the run and its forks, as code that does it again to the bit; a file, if there is a path"
         return self.waited(self.player.look(lambda trainer: write_script(self.player.forks, path)))
 
     def notebook(self, path):

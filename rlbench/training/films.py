@@ -32,18 +32,19 @@ class Take(NamedTuple):
         place = min(frame, len(self.pictures) - 1)
         return self.pictures[place], self.words[place]
 
-# %% ../../nbs/6_training/656_films.ipynb #65bd5726
+# %% ../../nbs/6_training/656_films.ipynb #113d6080
 def scaled(picture, width):
     "An array (H, W, 3) as an image of a width, in pixels"
     image = Image.fromarray(np.ascontiguousarray(picture))
     return image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
 
+# %% ../../nbs/6_training/656_films.ipynb #80e3f7a8
 def return_text(ret):
     "The return of each behaviour, in words"
     numbers = [f"{one:.4g}" for one in ret]
     return f"return {' and '.join(numbers)}"
 
-# %% ../../nbs/6_training/656_films.ipynb #dcd2c28e
+# %% ../../nbs/6_training/656_films.ipynb #6b9ff044
 def take(trainer, caption, seed, max_steps, width):
     "The first episode that a policy plays from a seed on"
     pictures = []
@@ -58,13 +59,14 @@ def take(trainer, caption, seed, max_steps, width):
             if over or len(pictures) > max_steps: break
     return Take(caption, pictures, words)
 
-# %% ../../nbs/6_training/656_films.ipynb #880d6f43
+# %% ../../nbs/6_training/656_films.ipynb #73475089
 LETTERS = "#3c3c3c"
 
 def face(size):
     "The letters that Pillow brings along; size in pixels"
     return ImageFont.load_default(size)
 
+# %% ../../nbs/6_training/656_films.ipynb #d6c1463d
 def in_a_row(takes, frame,
              title): # above all
     "A frame (H, W, 3) of the film: a picture of each take, with words above and below"
@@ -80,18 +82,19 @@ def in_a_row(takes, frame,
         pen.text((left, 48 + height), words, LETTERS, face(12))
     return np.asarray(sheet)
 
-# %% ../../nbs/6_training/656_films.ipynb #ec06065c
+# %% ../../nbs/6_training/656_films.ipynb #704e0033
 def taken_evenly(things, k):
     "k of several things, evenly: the first, …, the last"
     chosen = np.linspace(len(things) - 1, 0, min(k, len(things))).round().astype(int)[::-1]
     return [things[place] for place in dict.fromkeys(chosen.tolist())]
 
+# %% ../../nbs/6_training/656_films.ipynb #324a0dc2
 def steps_text(trainer):
     "How long it has learned, in words"
     if not (trainer.steps or trainer.updates): return "before learning"
     return f"{trainer.steps:,} steps" if trainer.steps else f"{trainer.updates:,} updates"
 
-# %% ../../nbs/6_training/656_films.ipynb #a2d27fa1
+# %% ../../nbs/6_training/656_films.ipynb #6bd34329
 def loaded(paths, env):
     "(caption, trainer) of each file, in the order of their steps, and before them where they began"
     found = [load(path, env=env, fresh_episodes=True) for path in paths]
@@ -101,6 +104,7 @@ def loaded(paths, env):
     beginning = found[0].fresh()
     return [(steps_text(beginning), beginning), *pairs]
 
+# %% ../../nbs/6_training/656_films.ipynb #6f72af7a
 def checkpoints_named(run, folder):
     "Checkpoint files of a run by its id, its folder or one of its files; the best one where it was judged"
     path = find_run(run, folder)
@@ -111,7 +115,7 @@ def checkpoints_named(run, folder):
         return checkpoints_of(home)
     return list(dict.fromkeys([*checkpoints_of(home), best]))
 
-# %% ../../nbs/6_training/656_films.ipynb #3e090eef
+# %% ../../nbs/6_training/656_films.ipynb #ef0285ec
 def policies_of(run, k, env, folder):
     "[(caption, trainer), …] of what is to be seen: k moments of a run folder, or all of a list"
     if isinstance(run, (list, tuple)):
@@ -122,7 +126,7 @@ def policies_of(run, k, env, folder):
         return [(steps_text(one), one) for one in (run.fresh(), run)]
     return taken_evenly(loaded(checkpoints_named(run, folder), env), k)
 
-# %% ../../nbs/6_training/656_films.ipynb #de35b471
+# %% ../../nbs/6_training/656_films.ipynb #7284cb7f
 class Film(NamedTuple):
     "What was written"
     path: str
@@ -136,7 +140,7 @@ class Film(NamedTuple):
         skipped = f", every {self.every}th of {self.played:,} steps" if self.every > 1 else ""
         return f"{self.path}: {', '.join(self.captions)}; {self.frames} frames{skipped}, {self.nbytes / 1000:.0f} KB"
 
-# %% ../../nbs/6_training/656_films.ipynb #6af6184d
+# %% ../../nbs/6_training/656_films.ipynb #39de4a81
 def check_shape(path, k, seed=1, max_steps=500, fps=20, width=160, frames=100):
     "The path of a film; one of our errors where a film cannot be so, before anything is played"
     whole_number("film: k", k, low=1)
@@ -149,7 +153,7 @@ def check_shape(path, k, seed=1, max_steps=500, fps=20, width=160, frames=100):
     check_writable(path_of(path, "film: path"))
     return path_of(path)
 
-# %% ../../nbs/6_training/656_films.ipynb #50c87aee
+# %% ../../nbs/6_training/656_films.ipynb #2f6664fc
 def film_of(policies, # (caption, trainer), one after another
             path, seed=1, max_steps=500, fps=20, width=160, frames=100):
     "Write the film of some policies -> Film"
@@ -165,7 +169,7 @@ def film_of(policies, # (caption, trainer), one after another
     write_animation(path, pictures, fps)
     return Film(str(path), [one.caption for one in takes], len(pictures), played, every, path_of(path).stat().st_size)
 
-# %% ../../nbs/6_training/656_films.ipynb #6bc45bff
+# %% ../../nbs/6_training/656_films.ipynb #8600c1fb
 def film(run,           # id or folder of a run; a list of trainers or checkpoints; a Trainer, or a Workbench
          path="learning.gif", # .gif, .webp, animated .png; .mp4 where ffmpeg is there
          k=4,           # moments of the run: the first, …, the last

@@ -23,13 +23,14 @@ from ..envs.env import EnvProblem
 from ..envs.find import make
 from ..envs.place import why_no_picture
 
-# %% ../../nbs/6_training/655_pictures.ipynb #92547dfe
+# %% ../../nbs/6_training/655_pictures.ipynb #40151b27
 def drawn(env):
     "The picture of an environment; EnvProblem where it cannot be had"
     try: return env.render()
     except Exception as problem:
         raise EnvProblem(f"{env.id}: {why_no_picture(problem)}") from problem
 
+# %% ../../nbs/6_training/655_pictures.ipynb #a82aa60e
 def drawable(trainer):
     "A fresh environment of a run's kind, to be drawn; EnvProblem where it draws nothing"
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")     # pygame draws into memory
@@ -38,7 +39,7 @@ def drawable(trainer):
     env.close()
     raise EnvProblem(f"{env.id} cannot be drawn: it was not made with render_mode 'rgb_array'")
 
-# %% ../../nbs/6_training/655_pictures.ipynb #57bf302a
+# %% ../../nbs/6_training/655_pictures.ipynb #4709cdd2
 def greedy_play(trainer, seed):
     "(picture (H, W, 3), environment) before each step of greedy play, without end"
     streams = Streams(seed)
@@ -52,7 +53,7 @@ def greedy_play(trainer, seed):
                 actors[who].begin(step.first)
                 obs[who] = step.obs
 
-# %% ../../nbs/6_training/655_pictures.ipynb #2e200442
+# %% ../../nbs/6_training/655_pictures.ipynb #f02564a9
 def frames_of(trainer, episodes, seed, max_steps):
     "Pictures (H, W, 3) of greedy episodes; EnvProblem where the environment cannot be drawn"
     pictures = []
@@ -63,19 +64,20 @@ def frames_of(trainer, episodes, seed, max_steps):
             pictures.append(picture)
     return pictures
 
-# %% ../../nbs/6_training/655_pictures.ipynb #b92ca459
+# %% ../../nbs/6_training/655_pictures.ipynb #b051339c
 def palette_of(images, colours=256, looked_at=16):
     "An image with the colours that suit all images, judged by some of them"
     some = images[::max(1, len(images) // looked_at)]
     sheet = np.concatenate([np.asarray(image) for image in some])
     return Image.fromarray(sheet).quantize(colours, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
 
+# %% ../../nbs/6_training/655_pictures.ipynb #399659a4
 def few_colours(images, colours=256):
     "Images of one size with one palette"
     palette = palette_of(images, colours)
     return [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
 
-# %% ../../nbs/6_training/655_pictures.ipynb #22d7c188
+# %% ../../nbs/6_training/655_pictures.ipynb #4168bda2
 KINDS = {".gif": "GIF", ".webp": "WEBP", ".png": "PNG", ".mp4": None}     # as Pillow calls it; None: by ffmpeg
 
 def kind_of_film(path):
@@ -84,7 +86,7 @@ def kind_of_film(path):
     if suffix in KINDS: return KINDS[suffix]
     raise ConfigError(f"--output {path}: expected a name that ends in {', '.join(KINDS)}")
 
-# %% ../../nbs/6_training/655_pictures.ipynb #b2b80bf4
+# %% ../../nbs/6_training/655_pictures.ipynb #86400b85
 def ffmpeg():
     "The program that writes an .mp4; ConfigError says what to install"
     try:
@@ -96,11 +98,12 @@ def ffmpeg():
     raise ConfigError("an .mp4 is written by ffmpeg, which is not installed: pip install imageio-ffmpeg, or take a "
                       ".gif")
 
+# %% ../../nbs/6_training/655_pictures.ipynb #afdc1c6d
 def check_writable(path):
     "ConfigError where no film of this name can be written, before anything is played"
     if kind_of_film(path) is None: ffmpeg()
 
-# %% ../../nbs/6_training/655_pictures.ipynb #da35acd2
+# %% ../../nbs/6_training/655_pictures.ipynb #7089fbcc
 def write_video(path, pictures, fps):
     "Frames (H, W, 3) -> an .mp4"
     even = [picture[:len(picture) // 2 * 2, :picture.shape[1] // 2 * 2] for picture in pictures]   # as H.264 has it
@@ -115,7 +118,7 @@ def write_video(path, pictures, fps):
             raise FileProblem(f"{path}: ffmpeg failed: {said or done.returncode}")
         write_atomically(path, lambda file: file.write(there.read_bytes()))
 
-# %% ../../nbs/6_training/655_pictures.ipynb #6c0cf950
+# %% ../../nbs/6_training/655_pictures.ipynb #76f6e3a8
 def write_animation(path, pictures, fps):
     "Frames (H, W, 3) -> an animated .gif, .webp or .png, or an .mp4; ConfigError for any other ending"
     kind = kind_of_film(path)

@@ -160,6 +160,13 @@ class Explained(Stepwise):
         "Why it does not learn -> Diagnosis; empty where nothing was found. The run goes on as if nobody had looked"
         return diagnose(self, who, steps, seconds, seed)
 
+# %% ../../nbs/6_training/64_trainer.ipynb #d16e57b0
+def counting_settings(run):
+    "{section: {name: value}} of what counts, whoever said so"
+    settings = {section: to_plain(values) for section, values in run.config.values.items()}
+    settings["trainer"]["num_envs"] = run.env.num_envs
+    return settings
+
 # %% ../../nbs/6_training/64_trainer.ipynb #1f171a3b
 class Asked(Explained):
     "What can be asked of a run"
@@ -214,9 +221,7 @@ class Asked(Explained):
 
     def digest(self):
         "16 digits of all that the run holds, to the bit: equal where two runs are; who set its settings does not count"
-        settings = {section: to_plain(values) for section, values in self.config.values.items()}
-        settings["trainer"]["num_envs"] = self.env.num_envs       # as many, whoever said so
-        return state_digest(state_of(self) | dict(config=settings))
+        return state_digest(state_of(self) | dict(config=counting_settings(self)))
 
     def __repr__(self):
         cast = in_row({name: actor.algo.name for name, actor in self.actors.items()}, ": ")
