@@ -18,6 +18,7 @@ HOMES = dict( # what can be had from here, and the module it lives in
     estimate="training.estimate",
     evaluate="training.evaluate",
     explain="training.explain",
+    film="training.films",
     load="training.trainer",
     make="envs.find",
     play="launch.commands",

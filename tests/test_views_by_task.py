@@ -12,7 +12,7 @@ from rlbench.lab.chain_views import ChainValues
 from rlbench.lab.components import as_page
 from rlbench.lab.density_views import DensityView, distribution_here
 from rlbench.lab.evaluations import Evaluations, EvaluationCurve, evaluate_every, evaluations_of
-from rlbench.lab.histories import PartsHistory
+from rlbench.lab.part_histories import PartsHistory
 from rlbench.lab.inspect import BufferView
 from rlbench.lab.kept_views import MomentsView
 from rlbench.lab.length_views import EpisodeLengths, VisitsMap
