@@ -27,7 +27,6 @@ from .flame import TimePanel
 from .fork_views import FORK_VIEWS, ForksPanel, fork_views
 from .hand_panel import HandPanel
 from .hindsight_view import HindsightView
-from .histories import PartsHistory
 from .kept_views import MomentsView, WeightTracesView
 from .look_panel import KeepPanel, LookMenu
 from .looks import CONTROLS, SIDES, in_place, is_wanted, left_of, look_called
@@ -37,6 +36,8 @@ from .length_views import EpisodeLengths, VisitsMap
 from .memory_views import CarryView
 from .owner import Closed, asked_of
 from .pairs import PAIRS, pair_views
+from .papers import Papers
+from .part_histories import PartsHistory
 from .pins_view import PinsView
 from .policy_maps import PolicyMap
 from .term_views import TermsView
@@ -292,7 +293,8 @@ class Counter(Orders):
         super().__init__(player)
         self.keys = Keys()
         self.choice = Choice(self.turn)
-        self.files = FilesPanel(player)
+        self.papers = Papers(self, lambda: self.files.path.value)
+        self.files = FilesPanel(player, self.papers.widget)
         self.stops = StopsBar(player)
         self.forks = ForksPanel(player, self.order)
         self.doctor = DoctorPanel(player, self.looked_at)

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['UNIT_BITS', 'FLAG_KINDS', 'BITS_OF', 'Deed', 'Flag', 'done_before', 'Branch', 'marks_on', 'flags_on', 'ends_of',
-           'nth_from', 'last_place', 'deeds_on', 'lines_of', 'place_of', 'settings_now', 'differences', 'put_settings',
-           'changed_since', 'missed_least', 'Album', 'thin', 'Trail', 'Chronicle', 'lead', 'unwatched', 'Timeline']
+           'nth_from', 'last_place', 'deeds_on', 'Onward', 'lines_of', 'place_of', 'settings_now', 'differences',
+           'put_settings', 'changed_since', 'missed_least', 'Album', 'thin', 'Trail', 'Chronicle', 'lead', 'unwatched',
+           'Timeline']
 
 # %% ../../nbs/8_lab/8403_timeline.ipynb #9d072d15
 import contextlib
@@ -121,20 +122,32 @@ def deeds_on(path, start):
             if deed.at >= start: found.setdefault(deed.at, []).append(deed)
     return found
 
+# %% ../../nbs/8_lab/8403_timeline.ipynb #90196a01
+class Onward(str):
+    "A line of code that goes on by some events; it knows how many steps and updates end with them"
+
+    def __new__(cls, marks): # (events,) as numbers made of UNIT_BITS
+        line = super().__new__(cls, f"trainer.until('event', {len(marks)})")
+        line.events = len(marks)
+        line.steps = int(np.count_nonzero(marks & UNIT_BITS["step"]))
+        line.updates = int(np.count_nonzero(marks & UNIT_BITS["update"]))
+        return line
+
 # %% ../../nbs/8_lab/8403_timeline.ipynb #9cd1b5b5
 def lines_of(path):
     "What led to the end of a path, as lines of code"
     root, *_ = path[0]
     *_, (_, at, _) = path
+    marks = marks_on(path)
     lines = [*root.lines]
     told = root.since
     for branch, _, done in path:
         for deed in branch.deeds[:done]:
             if deed.at > told:
-                lines.append(f"trainer.until('event', {deed.at - told})")
+                lines.append(Onward(marks[told - root.since:deed.at - root.since]))
             if deed.text: lines.append(deed.text)
             told = deed.at
-    return [*lines, f"trainer.until('event', {at - told})"] if at > told else lines
+    return [*lines, Onward(marks[told - root.since:at - root.since])] if at > told else lines
 
 # %% ../../nbs/8_lab/8403_timeline.ipynb #0b14afe2
 def place_of(trainer):

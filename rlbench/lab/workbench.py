@@ -11,9 +11,12 @@ import sys
 from ..core.words import ConfigError, unknown
 from .arranging import Arranging
 from .controls import summary
+from .exports import write_page
+from .histories import write_notebook, write_script
 from .journal import snippet
 from .page import Page
 from .player import Player, branched, only_one, this_cell
+from .reels import film_back
 from ..training.by_hand import check_teachable
 from ..training.trainer import Trainer
 
@@ -84,8 +87,28 @@ class Looking(Arranging):
         "Where the time of the run went -> Flame; the page shows it as well"
         return self.waited(self.page.time.ask())
 
+# %% ../../nbs/8_lab/86_workbench.ipynb #86a11e01
+class Writing(Looking):
+    "What is written down of a run"
+
+    def script(self, path=None):
+        "All that was done to the run and its forks, as code that does it again to the bit; a file, if there is a path"
+        return self.waited(self.player.look(lambda trainer: write_script(self.player.forks, path)))
+
+    def notebook(self, path):
+        "The same as a notebook"
+        return self.told(self.player.look(lambda trainer: write_notebook(self.player.forks, path)))
+
+    def export(self, path):
+        "The page as one HTML file: pictures, words, tables, and the script that leads here"
+        return self.told(self.player.look(lambda trainer: write_page(self.page, path)))
+
+    def film(self, path="learning.gif", k=4, **shape):
+        "The policy at k moments of this run, side by side -> Film; shape as for `rlbench.film`"
+        return self.waited(self.player.look(lambda trainer: film_back(self.player.timeline, path, k, **shape)))
+
 # %% ../../nbs/8_lab/86_workbench.ipynb #ec47b7a1
-class Workbench(Looking):
+class Workbench(Writing):
     "A run in your hands"
     def __init__(self, env,        # environment, as for Trainer; or a Trainer
                  algo=None,        # algorithm, or {behaviour: algorithm or actor}, as for Trainer

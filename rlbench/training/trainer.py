@@ -12,7 +12,8 @@ import warnings
 import torch
 from tqdm.auto import tqdm
 
-from ..core.settings import check_flags, check_function, whole_number
+from ..core.digests import state_digest
+from ..core.settings import check_flags, check_function, to_plain, whole_number
 from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
 from ..core.words import path_of
 from ..envs.find import find
@@ -161,6 +162,13 @@ class Explained(Stepwise):
         "Why it does not learn -> Diagnosis; empty where nothing was found. The run goes on as if nobody had looked"
         return diagnose(self, who, steps, seconds, seed)
 
+# %% ../../nbs/6_training/64_trainer.ipynb #d16e57b0
+def counting_settings(run):
+    "{section: {name: value}} of what counts, whoever said so"
+    settings = {section: to_plain(values) for section, values in run.config.values.items()}
+    settings["trainer"]["num_envs"] = run.env.num_envs
+    return settings
+
 # %% ../../nbs/6_training/64_trainer.ipynb #1f171a3b
 class Asked(Explained):
     "What can be asked of a run"
@@ -213,9 +221,9 @@ class Asked(Explained):
         "A copy of the state, to come back to"
         return snapshot(state_of(self))
 
-    def save(self, path):
-        "Write the whole run to one file"
-        write_tree(path, told_whole(self), kind="checkpoint")
+    def digest(self):
+        "16 digits of all that the run holds, to the bit: equal where two runs are; who set its settings does not count"
+        return state_digest(state_of(self) | dict(config=counting_settings(self)))
 
     def __repr__(self):
         cast = in_row({name: actor.algo.name for name, actor in self.actors.items()}, ": ")
