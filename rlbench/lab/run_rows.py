@@ -10,7 +10,8 @@ import anywidget
 from traitlets import Bool, Float, Int, List
 
 from .components import TransitionTable, read_asset
-from .run_curves import LINE_TONES, named_bands
+from .run_curves import named_bands
+from .scene import SERIES
 from .run_table import run_heads, texts_of
 
 # %% ../../nbs/8_lab/8651_run_rows.ipynb #b01f6c2b
@@ -125,7 +126,7 @@ def tones_for(curves):
     "{(run, behaviour): colour} of the lines of a picture"
     found = {}
     for bands in curves.panels.values():
-        for tone, band in zip(LINE_TONES, named_bands(bands)):
+        for tone, band in zip(SERIES, named_bands(bands)):
             found |= {(line["run"], line.who): tone for line in band.group.lines}
     return found
 
