@@ -7,11 +7,11 @@ import rlbench
 from rlbench.core.words import ConfigError
 from rlbench.envs.find import make
 from rlbench.envs.observations import MEASURED, row_length, observation_names
-from rlbench.lab.colours import TONES, RUNS, contrast, run_tone, told_apart
+from rlbench.lab.colours import TONES, RUN_TONES, contrast, run_tone, told_apart
 from rlbench.lab.components import read_asset
 from rlbench.lab.scene import FACES
 
-MARKS = [*TONES.values(), *RUNS]
+MARKS = [*TONES.values(), *RUN_TONES]
 
 
 @pytest.mark.parametrize("theme", FACES)
@@ -23,7 +23,7 @@ def test_marks_and_words_are_seen(theme):
 
 def test_nobody_confuses_what_stands_side_by_side():
     assert told_apart(TONES.values()) > 20
-    assert told_apart(RUNS) > 20
+    assert told_apart(RUN_TONES) > 20
     assert len({run_tone(place) for place in range(6)}) == 6
 
 

@@ -64,7 +64,8 @@ def shrink_pictures(nb):
     for cell in nb["cells"]:
         for output in cell.get("outputs", []):
             data = output.get("data", {}).get("image/png")
-            if data: output["data"]["image/png"] = with_few_colours("".join(data))
+            if data:
+                output["data"]["image/png"] = with_few_colours("".join(data))
 
 
 def clean(text):

@@ -143,7 +143,7 @@ class Curve:
         return [Line(ends, "face", 5.), Line(ends, self.colour, 3.)]
 
 # %% ../../nbs/8_lab/801_figures.ipynb #6228ba55
-SIDES = dict(left="l", center="m", right="r", top="a", bottom="b")
+ANCHORS = dict(left="l", center="m", right="r", top="a", bottom="b")
 
 # %% ../../nbs/8_lab/801_figures.ipynb #ba16a473
 class Label:
@@ -151,7 +151,7 @@ class Label:
     def __init__(self, x, y, words, colour, size, ha, va):
         self.colour = colour
         self.size = size
-        self.anchor = SIDES[ha] + ("m" if va == "center" else SIDES[va])
+        self.anchor = ANCHORS[ha] + ("m" if va == "center" else ANCHORS[va])
         self.visible = True
         self.set_position((x, y))
         self.set_text(words)

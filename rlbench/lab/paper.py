@@ -42,7 +42,7 @@ def score_names(lines):
     return [name for name in ("greedy", "return", "best") if all(line[name] is not None for line in lines)]
 
 # %% ../../nbs/8_lab/864_paper.ipynb #3e5c50de
-def steps_text(lines):
+def table_steps(lines):
     "How long runs were: one number, or the least and the most"
     counted = "steps" if any(line["steps"] for line in lines) else "updates"
     ends = sorted(lines, key=lambda line: line[counted] or 0)
@@ -64,7 +64,7 @@ def paper_rows(groups, score):
             scores = np.array([line[score] for line, _ in there], float)
             ends = iqm_interval(scores, [kind for _, kind in there])
             label = group.label.removeprefix(str(env)).strip() or str(there[0][0]["algo"])
-            rows.append(PaperRow(env, label, scores, *ends, steps_text([line for line, _ in there])))
+            rows.append(PaperRow(env, label, scores, *ends, table_steps([line for line, _ in there])))
     rows.sort(key=lambda row: row.env)
     return [row._replace(best=stands_out(row, others_there(row, rows))) for row in rows]
 

@@ -122,12 +122,12 @@ class RunExpression(Expression):
     reads = WordWise
 
 # %% ../../nbs/8_lab/862_run_table.ipynb #166e9752
-RETURN = "last_return"      # `return` is a word of Python's own, and cannot be a name in an expression
+RETURN_NAME = "last_return"      # `return` is a word of Python's own, and cannot be a name in an expression
 
 def without_return(text):
     "An expression in which `return` is a name, as long as it does not stand in quotes"
     parts = re.split(r"('[^']*'|\"[^\"]*\")", text)
-    parts[::2] = [re.sub(r"\breturn\b", RETURN, part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"\breturn\b", RETURN_NAME, part) for part in parts[::2]]
     return "".join(parts)
 
 # %% ../../nbs/8_lab/862_run_table.ipynb #cea83cd0
@@ -139,7 +139,7 @@ def columns_asked(lines, names):
     "{name: numbers (n,), 'name in words': texts (n,)} of runs"
     found = {}
     for name in names:
-        values = [line["return" if name == RETURN else name] for line in lines]
+        values = [line["return" if name == RETURN_NAME else name] for line in lines]
         found[name] = np.array([column_number(value) for value in values])
         found[texts_name(name)] = np.array([setting_text(value) for value in values], object)
     return found
@@ -153,7 +153,7 @@ def lines_where(lines, text):
     "The runs for which an expression holds; BadExpression says what is wrong with one"
     if not isinstance(text, str):
         raise BadExpression(f"expected an expression such as \"algo == 'ppo' and lr < 1e-3\", got {text!r}")
-    holds = RunExpression(without_return(text), [*names_known(lines), RETURN])
+    holds = RunExpression(without_return(text), [*names_known(lines), RETURN_NAME])
     with np.errstate(all="ignore"):
         answer = np.asarray(holds(columns_asked(lines, holds.names)))
     if answer.ndim > 1 or answer.dtype != bool:

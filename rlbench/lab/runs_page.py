@@ -18,7 +18,7 @@ from .player import only_one, this_cell
 from .run_cards import PaperPanel, RunCard, ticked_apart
 from .run_curves import OVER, RunCurves
 from .run_files import UNREADABLE
-from .run_rows import Pulse, RunRows, Selection
+from .run_rows import Pulse, RunRows, RunChoice
 from .run_rows import drawn_runs, fill_rows, id_of, line_with, tick_only, tones_for
 
 # %% ../../nbs/8_lab/8653_runs_page.ipynb #dd4d654f
@@ -93,7 +93,7 @@ class RunsActions(RunsFurniture):
 
     def __init__(self, runs, driver=None): # runs: with `open`, as rlbench.Runs; driver: of a workbench
         super().__init__()
-        self.choice = Selection(runs)
+        self.choice = RunChoice(runs)
         self.driver = driver
         self.opened = None          # the workbench beneath
         self.card = RunCard(self.open)

@@ -17,7 +17,7 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from .colours import RUNS, TONES
+from .colours import RUN_TONES, TONES
 
 # %% ../../nbs/8_lab/80_scene.ipynb #2c50d246
 FACES = dict(
@@ -30,10 +30,10 @@ ROLES = TONES | dict(
     number="#6b7f95")   # any other quantity
 
 # %% ../../nbs/8_lab/80_scene.ipynb #adfdfe1d
-SERIES = *RUNS, "#8a7a1f", "#748091"
+SERIES = *RUN_TONES, "#8a7a1f", "#748091"
 
 # %% ../../nbs/8_lab/80_scene.ipynb #4668b0d7
-TONES = FACES["light"] | ROLES
+KNOWN = FACES["light"] | ROLES
 
 # %% ../../nbs/8_lab/80_scene.ipynb #a77d79d5
 @lru_cache(2000)
@@ -41,7 +41,7 @@ def ink(fill):
     "A colour for the page: role, code such as #3b82c4, or (red, green, blue); None: no ink"
     if fill is None: return "none"
     if isinstance(fill, tuple): return "#%02x%02x%02x" % fill
-    return f"var(--rl-{fill},{TONES[fill]})" if fill in TONES else fill
+    return f"var(--rl-{fill},{KNOWN[fill]})" if fill in KNOWN else fill
 
 # %% ../../nbs/8_lab/80_scene.ipynb #d6845d25
 @lru_cache

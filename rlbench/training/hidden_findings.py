@@ -96,7 +96,8 @@ def is_flat(rows, i):
         large = np.abs(x[side]) > np.median(np.abs(x[side]))
         seen, error = step_of(y[side], large)
         expected = slope * step_of(x[side], large)[0]
-        if abs(expected) < 4 * error or abs(seen) > .3 * abs(expected): return False
+        if abs(expected) < 4 * error or abs(seen) > .3 * abs(expected):
+            return False
     return True
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #80a828ab

@@ -221,6 +221,10 @@ class Asked(Explained):
         "A copy of the state, to come back to"
         return snapshot(state_of(self))
 
+    def save(self, path):
+        "Write the whole run to one file"
+        write_tree(path, told_whole(self), kind="checkpoint")
+
     def digest(self):
         "16 digits of all that the run holds, to the bit: equal where two runs are; who set its settings does not count"
         return state_digest(state_of(self) | dict(config=counting_settings(self)))
