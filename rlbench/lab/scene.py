@@ -33,7 +33,7 @@ ROLES = TONES | dict(
 SERIES = *RUN_TONES, "#8a7a1f", "#748091"
 
 # %% ../../nbs/8_lab/80_scene.ipynb #4668b0d7
-KNOWN = FACES["light"] | ROLES
+INKS = FACES["light"] | ROLES
 
 # %% ../../nbs/8_lab/80_scene.ipynb #a77d79d5
 @lru_cache(2000)
@@ -41,7 +41,7 @@ def ink(fill):
     "A colour for the page: role, code such as #3b82c4, or (red, green, blue); None: no ink"
     if fill is None: return "none"
     if isinstance(fill, tuple): return "#%02x%02x%02x" % fill
-    return f"var(--rl-{fill},{KNOWN[fill]})" if fill in KNOWN else fill
+    return f"var(--rl-{fill},{INKS[fill]})" if fill in INKS else fill
 
 # %% ../../nbs/8_lab/80_scene.ipynb #d6845d25
 @lru_cache

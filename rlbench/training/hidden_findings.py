@@ -196,7 +196,8 @@ def ends_by_chance(evidence):
     if not has_neighbours(evidence) or rows.term.sum() < 20 or often > .3:
         return None
     alike = rows.term[nearest_steps(rows, ("next_obs",))][rows.term].mean()
-    if alike > often + 3 * math.sqrt(often / rows.term.sum()): return None        # more than chance explains
+    if alike > often + 3 * math.sqrt(often / rows.term.sum()):
+        return None        # more than chance explains
     return Finding(
         "ends_by_chance", f"{rows.term.sum()} episodes were ended by the task in states whose neighbours were not: "
         f"{alike:.0%} of those were an end, of all states {often:.0%}",

@@ -169,8 +169,28 @@ def counting_settings(run):
     settings["trainer"]["num_envs"] = run.env.num_envs
     return settings
 
+# %% ../../nbs/6_training/64_trainer.ipynb #1f171a3a
+class Kept(Explained):
+    "What can be taken along of a run"
+
+    def state(self):
+        "The whole run as a tree of arrays and plain values"
+        return state_of(self)
+
+    def snapshot(self):
+        "A copy of the state, to come back to"
+        return snapshot(state_of(self))
+
+    def save(self, path):
+        "Write the whole run to one file"
+        write_tree(path, told_whole(self), kind="checkpoint")
+
+    def digest(self):
+        "16 digits of all that the run holds, to the bit: equal where two runs are; who set its settings does not count"
+        return state_digest(state_of(self) | dict(config=counting_settings(self)))
+
 # %% ../../nbs/6_training/64_trainer.ipynb #1f171a3b
-class Asked(Explained):
+class Asked(Kept):
     "What can be asked of a run"
 
     @property
@@ -212,22 +232,6 @@ class Asked(Explained):
             return "environment step; then an update, or further steps"
         shift = "" if self.env.steady else ", give or take a few as episodes end"
         return f"environment step; update after {rounds * self.env.num_envs:,} more steps{shift}"
-
-    def state(self):
-        "The whole run as a tree of arrays and plain values"
-        return state_of(self)
-
-    def snapshot(self):
-        "A copy of the state, to come back to"
-        return snapshot(state_of(self))
-
-    def save(self, path):
-        "Write the whole run to one file"
-        write_tree(path, told_whole(self), kind="checkpoint")
-
-    def digest(self):
-        "16 digits of all that the run holds, to the bit: equal where two runs are; who set its settings does not count"
-        return state_digest(state_of(self) | dict(config=counting_settings(self)))
 
     def __repr__(self):
         cast = in_row({name: actor.algo.name for name, actor in self.actors.items()}, ": ")
