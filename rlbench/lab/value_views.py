@@ -348,7 +348,8 @@ class OtherDimensions:
     def slider(self, name):
         wide = dict(width="280px")
         tip = f"{name} in the whole picture"
-        one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", layout=wide, tooltip=tip)
+        one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", layout=wide, tooltip=tip,
+                                  continuous_update=False)   # else the page sends back what it has rounded
         one.style.description_width = "initial"
         return styled(one, "rl-other")
 
@@ -359,10 +360,8 @@ class OtherDimensions:
 
     def turned(self, change):
         "Somebody moved a slider, which then follows no more, or the switch"
-        one = change["owner"]
-        rounded = one in self.sliders and abs(change["new"] - change["old"]) < .6 * one.step    # by the page
-        if self.telling or self.follow.value and rounded: return
-        if one is not self.follow:
+        if self.telling: return
+        if change["owner"] is not self.follow:
             self.tell(lambda: self.follow.set_trait("value", False))
         self.changed(change)
 
