@@ -402,7 +402,7 @@ class PlaneOfStates:
         self.picks = []
         for i, name, way in zip(order, ("rl-pick-x", "rl-pick-y"), ("across", "up")):
             tip = f"part of the observation that goes {way}"
-            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="120px"), tooltip=tip)
+            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="168px"), tooltip=tip)
             self.picks.append(styled(pick, name))
             pick.observe(lambda change: self.others.offer(self.axes), "value")
             pick.observe(changed, "value")
