@@ -96,7 +96,8 @@ def is_flat(rows, i):
         large = np.abs(x[side]) > np.median(np.abs(x[side]))
         seen, error = step_of(y[side], large)
         expected = slope * step_of(x[side], large)[0]
-        if abs(expected) < 4 * error or abs(seen) > .3 * abs(expected): return False
+        if abs(expected) < 4 * error or abs(seen) > .3 * abs(expected):
+            return False
     return True
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #80a828ab
@@ -195,7 +196,8 @@ def ends_by_chance(evidence):
     if not has_neighbours(evidence) or rows.term.sum() < 20 or often > .3:
         return None
     alike = rows.term[nearest_steps(rows, ("next_obs",))][rows.term].mean()
-    if alike > often + 3 * math.sqrt(often / rows.term.sum()): return None        # more than chance explains
+    if alike > often + 3 * math.sqrt(often / rows.term.sum()):
+        return None                                       # more than chance explains
     return Finding(
         "ends_by_chance", f"{rows.term.sum()} episodes were ended by the task in states whose neighbours were not: "
         f"{alike:.0%} of those were an end, of all states {often:.0%}",
@@ -210,7 +212,8 @@ def late_reward(evidence):
     before = ~(all_rows(evidence, "term") | all_rows(evidence, "trunc"))
     if len(episodes.ret) < 5 or episodes.length.mean() < 3 or all_rows(evidence, "rew")[before].any():
         return None
-    if len(np.unique(episodes.ret)) < 4 or not np.ptp(episodes.length): return None
+    if len(np.unique(episodes.ret)) < 4 or not np.ptp(episodes.length):
+        return None
     if abs(np.corrcoef(episodes.ret, episodes.length)[0, 1]) < .9: return None
     return Finding(
         "late_reward", f"in {len(episodes.ret)} episodes nothing was paid before the last step, and then in proportion "

@@ -66,7 +66,8 @@ def unusual(algo, num_envs):
     found = {}
     for name, usual in USUAL_RANGE.items():
         factor = rows_factor(algo, num_envs) if name == "n_steps" else factor_of(algo, name)
-        if name == "n_step" and not algo.replays: continue          # whole returns have their use
+        if name == "n_step" and not algo.replays:
+            continue                                      # whole returns have their use
         if factor < usual.low or factor > usual.high: found[name] = factor
     return dict(sorted(found.items(), key=lambda one: -abs(math.log(max(one[1], 1e-9)))))
 
