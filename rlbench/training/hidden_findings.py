@@ -197,7 +197,7 @@ def ends_by_chance(evidence):
         return None
     alike = rows.term[nearest_steps(rows, ("next_obs",))][rows.term].mean()
     if alike > often + 3 * math.sqrt(often / rows.term.sum()):
-        return None        # more than chance explains
+        return None                                       # more than chance explains
     return Finding(
         "ends_by_chance", f"{rows.term.sum()} episodes were ended by the task in states whose neighbours were not: "
         f"{alike:.0%} of those were an end, of all states {often:.0%}",
@@ -212,7 +212,8 @@ def late_reward(evidence):
     before = ~(all_rows(evidence, "term") | all_rows(evidence, "trunc"))
     if len(episodes.ret) < 5 or episodes.length.mean() < 3 or all_rows(evidence, "rew")[before].any():
         return None
-    if len(np.unique(episodes.ret)) < 4 or not np.ptp(episodes.length): return None
+    if len(np.unique(episodes.ret)) < 4 or not np.ptp(episodes.length):
+        return None
     if abs(np.corrcoef(episodes.ret, episodes.length)[0, 1]) < .9: return None
     return Finding(
         "late_reward", f"in {len(episodes.ret)} episodes nothing was paid before the last step, and then in proportion "

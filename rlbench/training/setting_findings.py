@@ -66,10 +66,9 @@ def unusual(algo, num_envs):
     found = {}
     for name, usual in USUAL_RANGE.items():
         factor = rows_factor(algo, num_envs) if name == "n_steps" else factor_of(algo, name)
-        whole = name == "n_step" and not algo.replays       # whole returns have their use
-        if whole: continue
-        if factor < usual.low or factor > usual.high:
-            found[name] = factor
+        if name == "n_step" and not algo.replays:
+            continue                                      # whole returns have their use
+        if factor < usual.low or factor > usual.high: found[name] = factor
     return dict(sorted(found.items(), key=lambda one: -abs(math.log(max(one[1], 1e-9)))))
 
 # %% ../../nbs/6_training/6393_setting_findings.ipynb #b1ce0787
