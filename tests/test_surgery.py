@@ -333,7 +333,7 @@ REFUSED = [
     (lambda wb: wb.prioritise("age >= 0", to=0), "the sum of all priorities would be 0"),
     (lambda wb: wb.inject(dict(rew=[1.])), "the rows have no column obs"),
     (lambda wb: wb.inject("nowhere.rlb"), "nowhere.rlb"),
-    (lambda wb: wb.export("age < 3", "rows.txt"), "expected a name that ends in .rlb or .jsonl"),
+    (lambda wb: wb.export_rows("age < 3", "rows.txt"), "expected a name that ends in .rlb or .jsonl"),
     (lambda wb: wb.why_drawn(9999), "row 9999 is not held"),
     (lambda wb: wb.why_drawn([1, 2]), "one row at a time"),
     (lambda wb: wb.rows("term", who="nobody"), "nobody"),
@@ -355,7 +355,7 @@ def test_rows_that_were_exported_train_others(tmp_path):
     wb = lake()
     wb.step("step", 80)
     for name in ("good.rlb", "good.jsonl"):
-        wb.export("age < 40", tmp_path / name)
+        wb.export_rows("age < 40", tmp_path / name)
         data = read_memory(tmp_path / name)
         assert len(data) == 40
         Trainer("rlbench/FrozenLake-v0", "bc", memory=data, n_epochs=1).run(updates=1)

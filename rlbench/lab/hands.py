@@ -320,7 +320,7 @@ class Operating(Asking):
         "Hold rows from outside as well: {column: (n, ...)}, a memory, or a file's name -> DrawChange"
         return self.operated(who, "inject", rows)
 
-    def export(self, which, name, who=None):
+    def export_rows(self, which, name, who=None):
         "Write these rows to a file (.rlb, .jsonl) or a Minari data set that others learn from"
         return self.told(self.player.look(lambda trainer: export_rows(trainer, who, which, name)))
 
