@@ -93,9 +93,6 @@ def caption(words):
     "A line of small words"
     return styled(widgets.HTML(caption_html(words)), "rl-world-said")
 
-# %% ../../nbs/8_lab/8524_world_panel.ipynb #bff01d34
-#| export
-
 # %% ../../nbs/8_lab/8524_world_panel.ipynb #2ada29b7
 class WorldOrders:
     "What a person orders of the world"
