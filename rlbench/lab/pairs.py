@@ -209,7 +209,7 @@ class BothGrids(View):
 
     def image_of(self, now):
         "The grid of one run as a PIL image"
-        return grid_image(self.layout, now.V, now.best, now.at, self.limits, theme=self.theme)
+        return grid_image(self.layout, now.V, now.best, now.at, self.limits, theme=self.theme).image
 
 # %% ../../nbs/8_lab/85265_pairs.ipynb #227aca67
 PAIRS = BothFrames, BothSurfaces, BothGrids, BothActions
