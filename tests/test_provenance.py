@@ -288,14 +288,14 @@ def test_the_page_is_whole_and_asks_for_nothing(bench, tmp_path):               
 def test_pictures_are_there_for_either_theme_and_figures_are_sharp(bench, tmp_path):    # noqa: F811
     wb = bench(views=["curve", "buffer"], **SMALL)
     wb.step("iteration", 3)
-    shown = wb.page.cards[0].view.image.value
+    shown = wb.page.cards[0].view.image.html
     page = exported(wb, tmp_path)
     assert page.tags["img"] == page.tags["source"] == 1                # the buffer is a table
     light, dark = [Image.open(io.BytesIO(base64.b64decode(one.split(",")[1]))) for one in sorted(page.asked)]
     assert light.size == dark.size == (800, 472)
     tones = sorted(np.asarray(one.convert("L"))[0, 0] for one in (light, dark))
     assert tones[0] < 60 and tones[1] > 240
-    assert wb.page.cards[0].view.image.value == shown                  # and what is on the screen stays
+    assert wb.page.cards[0].view.image.html == shown                  # and what is on the screen stays
 
 
 def test_findings_are_there_once_somebody_has_asked(bench, tmp_path):                   # noqa: F811

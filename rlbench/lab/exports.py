@@ -22,8 +22,8 @@ from .compare import settings_apart
 from .components import TransitionTable, read_asset
 from .controls import counters, summary
 from .drawing import small_png
-from .figures import Picture
 from .histories import checked_name, write_script
+from .scene import Easel, Sheet
 
 # %% ../../nbs/8_lab/85297_exports.ipynb #2127bdfc
 def tag_html(tag, text, kind=""):
@@ -50,22 +50,18 @@ def part_html(title, *inside):
     return tag_html("h2", title) + content if content else ""
 
 # %% ../../nbs/8_lab/85297_exports.ipynb #4013401c
-def sharp(picture, scale=2):
-    "A moving figure as it was drawn last, with more pixels"
-    picture.figure.set_dpi(100 * scale)
-    picture.background = None
-    try: return picture.draw()
-    finally:
-        picture.figure.set_dpi(100)
-        picture.background = None
+def sharp(sheet, theme):
+    "A sheet in the colours of a theme, with twice its pixels each way, a PIL image"
+    easel = Easel(sheet.size, theme)
+    for mark in sheet.marks: mark.paint(easel)
+    return easel.image
 
 # %% ../../nbs/8_lab/85297_exports.ipynb #b28f92ea
 def picture_of(view):
     "(PIL image, width in pixels of the page) of what a view shows; (None, 0) where that is no picture"
-    figure = getattr(view, "picture", None)
-    if isinstance(figure, Picture): return sharp(figure), figure.size[0]
-    is_array = isinstance(view.shown, np.ndarray)
-    image = Image.fromarray(view.shown) if is_array else view.tile()
+    shown = view.shown
+    if isinstance(shown, Sheet): return sharp(shown, view.theme), shown.size[0]
+    image = Image.fromarray(shown) if isinstance(shown, np.ndarray) else view.tile()
     return image, image.width if image else 0
 
 # %% ../../nbs/8_lab/85297_exports.ipynb #5b85ad5e

@@ -36,7 +36,7 @@ from .length_views import EpisodeLengths, VisitsMap
 from .memory_views import CarryView
 from .owner import Closed, asked_of
 from .pairs import PAIRS, pair_views
-from .papers import Papers
+from .writing_panel import WritingPanel
 from .part_histories import PartsHistory
 from .pins_view import PinsView
 from .policy_maps import PolicyMap
@@ -293,8 +293,8 @@ class Counter(Orders):
         super().__init__(player)
         self.keys = Keys()
         self.choice = Choice(self.turn)
-        self.papers = Papers(self, lambda: self.files.path.value)
-        self.files = FilesPanel(player, self.papers.widget)
+        self.writing = WritingPanel(self, lambda: self.files.path.value)
+        self.files = FilesPanel(player, self.writing.widget)
         self.stops = StopsBar(player)
         self.forks = ForksPanel(player, self.order)
         self.doctor = DoctorPanel(player, self.looked_at)
