@@ -96,12 +96,12 @@ def watching_evaluations(trainer):
 # %% ../../nbs/8_lab/836_evaluations.ipynb #1685f976
 def evaluate_every(trainer, steps): # environment steps; None: no more
     "Evaluate now, and then on a beat of so many steps -> Evaluations"
+    if steps is not None:
+        steps = whole_number("evaluate_every: steps", steps, low=1)     # a refusal leaves the beat as it is
     found = watching_evaluations(trainer)
     found.every = None
-    if steps is not None:
-        steps = whole_number("evaluate_every: steps", steps, low=1)
-        found.ask(trainer)                  # where it cannot be done, that is said at once
-        found.every = steps
+    if steps is not None: found.ask(trainer)    # where it cannot be done, that is said at once
+    found.every = steps
     return found
 
 # %% ../../nbs/8_lab/836_evaluations.ipynb #34d6ceb5

@@ -237,7 +237,8 @@ def still_marks(ax):
         sheet.pen.line((left, y, right, y), "faint", .7)
         sheet.text(left - 4, y, word, "rm", FINE_PRINT)
     sheet.text((left + right) / 2, bottom + 15, ax.xlabel, "ma", FINE_PRINT + 1)
-    sheet.text(4, 2, ax.ylabel, "la", FINE_PRINT + 1)
+    above = 2 if top <= 20 else top - 14     # of axes below others: clear of their ticks
+    sheet.text(ax.left - 30, above, ax.ylabel, "la", FINE_PRINT + 1)
     return sheet.marks
 
 # %% ../../nbs/8_lab/801_figures.ipynb #8b7f0077

@@ -57,7 +57,7 @@ class ReturnsView(View):
     name = "returns"
     title = "Returns that may come"
     help = ("what is thought of the present observation: for each action, how likely which discounted return is; "
-            "the blue line is the mean, by which actions are chosen")
+            "the green line is the mean, by which actions are chosen")
     most = 5       # actions that are shown
     limits = None  # of the axis of returns
 

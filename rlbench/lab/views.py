@@ -139,9 +139,10 @@ def state_values(actor, obs):
     val = answers(actor, "values", obs)
     return val.max(1) if val.ndim == 2 else val
 
-# %% ../../nbs/8_lab/82_views.ipynb #09c4693c
+# %% ../../nbs/8_lab/82_views.ipynb #0a1903d4
 NO_PICTURE = np.full((236, 400, 3), 128, np.uint8)     # where there is no picture
 
+# %% ../../nbs/8_lab/82_views.ipynb #09c4693c
 class EnvFrame(View):
     "The environment as it draws itself"
     name = "frame"
