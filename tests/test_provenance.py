@@ -410,8 +410,8 @@ def test_a_button_writes_and_says_what(bench, tmp_path, what, suffix):          
     part(wb, "path").value = str(tmp_path / "run.rlb")
     part(wb, f"write-{what}").click()
     assert (tmp_path / f"run{suffix}").stat().st_size > 500
-    said = part(wb, "paper-said").value
+    said = part(wb, "writing-said").value
     assert f"run{suffix}" in said and "KB" in said and "rl-problem" not in said
     part(wb, "path").value = ""
     part(wb, f"write-{what}").click()
-    assert "got an empty path" in part(wb, "paper-said").value
+    assert "got an empty path" in part(wb, "writing-said").value

@@ -14,7 +14,7 @@ from rlbench.envs.grids import GridWorld
 from rlbench.lab.backups import BackupView, ModelView, QueueView, TraceView, has_answer
 from rlbench.lab.components import as_page
 from rlbench.lab.drawing import short
-from rlbench.lab.hands import action_called
+from rlbench.training.by_hand import action_called
 from rlbench.lab.inspect import BufferView, told_transition
 from rlbench.lab.kept_views import MomentsView, WeightTracesView
 from rlbench.lab.return_views import ReturnsView
