@@ -212,7 +212,8 @@ def late_reward(evidence):
     before = ~(all_rows(evidence, "term") | all_rows(evidence, "trunc"))
     if len(episodes.ret) < 5 or episodes.length.mean() < 3 or all_rows(evidence, "rew")[before].any():
         return None
-    if len(np.unique(episodes.ret)) < 4 or not np.ptp(episodes.length): return None
+    if len(np.unique(episodes.ret)) < 4 or not np.ptp(episodes.length):
+        return None
     if abs(np.corrcoef(episodes.ret, episodes.length)[0, 1]) < .9: return None
     return Finding(
         "late_reward", f"in {len(episodes.ret)} episodes nothing was paid before the last step, and then in proportion "
