@@ -100,7 +100,8 @@ def evaluate_every(trainer, steps): # environment steps; None: no more
         steps = whole_number("evaluate_every: steps", steps, low=1)     # a refusal leaves the beat as it is
     found = watching_evaluations(trainer)
     found.every = None
-    if steps is not None: found.ask(trainer)    # where it cannot be done, that is said at once
+    if steps is not None:
+        found.ask(trainer)                  # where it cannot be done, that is said at once
     found.every = steps
     return found
 
