@@ -57,6 +57,7 @@ class Spot(NamedTuple):
     parent: int  # its place in the list of spots, or None
     label: str   # of the edge that leads to it
 
+# %% ../../nbs/8_lab/831_backups.ipynb #ccf1c19b
 def spots(node, left, right, level=0, parent=None, label="", before=0):
     "Spots of a tree between two pixels, the root first; `before` spots are in the list already"
     found = [Spot(node, (left + right) / 2, level, parent, label)]
@@ -146,11 +147,13 @@ def with_names(node, names): # of the actions
     edges = tuple((label, with_names(child, names)) for label, child in node.edges)
     return replace(node, text=text, edges=edges)
 
+# %% ../../nbs/8_lab/831_backups.ipynb #6be9e1bb
 def known_names(trainer, who):
     "A word for every action in a diagram: its name, or its number behind an a"
     space = trainer.env.behaviours[who].action_space
     return [f"a {name}" if name.isdigit() else name for name in action_names(trainer.env, space)]
 
+# %% ../../nbs/8_lab/831_backups.ipynb #6be9e1bb
 def corrected(tree, first, # {name: number} of the update's first row
               now):        # what the root is worth after it, or None
     "The same tree, whose root says what it was worth before, and what it is worth now"
@@ -166,6 +169,7 @@ def copied(nets):
     tables = nets.state_dict()
     return snapshot(tables) if sum(table.numel() for table in tables.values()) <= MOST_COPIED else None
 
+# %% ../../nbs/8_lab/831_backups.ipynb #102e1b96
 def with_tables(nets, tables):
     "A copy of networks that holds the tables of another time"
     nets = deepcopy(nets)

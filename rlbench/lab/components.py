@@ -31,6 +31,7 @@ def styled(widget, *names):
         widget.add_class(name)
     return widget
 
+# %% ../../nbs/8_lab/81_components.ipynb #dca9427b
 def mark(widget, name, on):
     "Give a widget a class, or take it away"
     if on: widget.add_class(name)
@@ -141,10 +142,12 @@ def drag_agent(grid, state):
     "Drag the agent to another state as the page would"
     grid._handle_custom_msg(dict(put=state), [])
 
+# %% ../../nbs/8_lab/81_components.ipynb #cc62db71
 def click_number(keys, name):
     "Click the name of a number as the page would"
     keys._handle_custom_msg(dict(number=name), [])
 
+# %% ../../nbs/8_lab/81_components.ipynb #cc62db71
 def number_button(name):
     "The name of a number as a button of the page; as plain words where nobody can explain it"
     words = html.escape(name)

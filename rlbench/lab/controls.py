@@ -61,6 +61,7 @@ def summary(owner):
     happened = owner.event.text if owner.event else "nothing yet"
     return f"{state_words(owner, coming)}. Last: {happened}. Next: {coming}."
 
+# %% ../../nbs/8_lab/851_controls.ipynb #88d3954b
 def summary_html(owner):
     "The same for the page: the sentences apart, so that a style sheet can set them below each other"
     parts = re.split(r"(?<=\.) (?=Last: |Next: )", summary(owner), maxsplit=2)

@@ -74,6 +74,7 @@ def judged_words(greedy, exploring):
     return (f"greedy {greedy.mean:.4g} ± {greedy.std:.3g} ({len(greedy.returns)} episodes), exploring "
             f"{exploring.mean:.4g} ± {exploring.std:.3g} ({len(exploring.returns)})")
 
+# %% ../../nbs/8_lab/8528_explainer.ipynb #68f416f9
 def judged_here(player, who):
     "Both evaluations, which leave a flag on the timeline"
     plays = judged(player.trainer, who)

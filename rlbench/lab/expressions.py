@@ -36,6 +36,7 @@ def call_of(name, *arguments):
     "The tree of a call"
     return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
 
+# %% ../../nbs/8_lab/8405_expressions.ipynb #7e2d0a90
 def joined_by(name, parts):
     "The tree of f(f(a, b), c), of two parts and more"
     first, *others = parts

@@ -87,6 +87,7 @@ def seconds_text(x):
         if x >= size: return f"{x / size:.3g} {unit}"
     return f"{x * 1e6:.3g} µs"
 
+# %% ../../nbs/8_lab/85295_flame.ipynb #40c2028c
 def bar_words(node, whole):
     "All of a bar in words"
     times = "once" if node.count == 1 else f"{node.count:,} times"
@@ -103,6 +104,7 @@ def fill_of(bar, tops):
     if bar.level == 0: return BAR_FILLS[0]
     return BAR_FILLS[1 + tops.index(bar.path[1]) % (len(BAR_FILLS) - 1)]
 
+# %% ../../nbs/8_lab/85295_flame.ipynb #67b4824d
 def fitting(node, whole, wide):
     "As much of what a bar says as its pixels hold"
     share = f"{node.total / (whole or 1):.0%}"

@@ -109,6 +109,7 @@ def rows_meant(learner, which):
     if fits(int, which) and is_held(learner.memory, which): return which
     raise ValueError(f"row {which} is not held; there are {len(learner.memory):,} rows")
 
+# %% ../../nbs/8_lab/854_hands.ipynb #1e0987dd
 def edit_rows(learner, which, changes):
     "Write some columns of stored rows; ValueError where there are no such rows or columns"
     memory = learner.memory
@@ -132,6 +133,7 @@ def edit_lines(who, which, changes):
         lines.append(f"{learner}.memory.places[{name!r}][{which}] = {np.asarray(value).tolist()}")
     return lines
 
+# %% ../../nbs/8_lab/854_hands.ipynb #95d0cb9c
 def numbers_told(learner, which):
     "Which rows are meant, in a form that can be written down: a selection as its numbers"
     return which.still(learner).tolist() if isinstance(which, Selection) else which

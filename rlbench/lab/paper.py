@@ -73,6 +73,7 @@ def score_text(x):
     "A score with as many decimals as it needs"
     return f"{x:.1f}" if abs(x) >= 100 else f"{x:.2f}"
 
+# %% ../../nbs/8_lab/864_paper.ipynb #9239e9b8
 def paper_cells(row):
     "The cells of a row as words; the interval only where there are several seeds"
     middle = score_text(iqm(row.scores))

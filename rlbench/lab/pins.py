@@ -113,6 +113,7 @@ def pins_of(trainer):
     "The Pins that watch a run; empty ones where none do"
     return next((one for one in trainer.watchers if isinstance(one, Pins)), Pins())
 
+# %% ../../nbs/8_lab/8204_pins.ipynb #44599f6f
 def pin(trainer,
         obs=None,   # the state; None: where the first environment is
         name=None,  # of the pin; who has it already gives way. None: a number

@@ -370,6 +370,7 @@ def let_go(player, name):
     player.forks.drop(name)
     player.screen.take(player.trainer)
 
+# %% ../../nbs/8_lab/841_player.ipynb #c7ef80e2
 def gone_over(player, name):
     "At rest, with another of the runs in hand"
     check_alone(player)

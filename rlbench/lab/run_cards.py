@@ -24,6 +24,7 @@ def run_words(line):
     facts = [str(line[name]) for name in ("env", "algo", "behaviour", "state") if line[name]]
     return f"<b>{html.escape(line['run'])}</b> {html.escape(', '.join(facts))}"
 
+# %% ../../nbs/8_lab/8652_run_cards.ipynb #0c8dc220
 def time_html(line):
     "The timers of a run as a picture, or why there are none"
     try:

@@ -157,6 +157,7 @@ def counted_in(lines):
     "What runs are counted in: steps, or updates where nobody takes any"
     return "steps" if any(line["steps"] for line in lines) else "updates"
 
+# %% ../../nbs/8_lab/863_run_curves.ipynb #1031fd78
 def check_curves(what, over):
     "ValueError where there is no such return, or nothing of that name to draw it over"
     for what_of, word, known in (("return", what, RETURNS), ("axis", over, OVER)):

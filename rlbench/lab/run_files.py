@@ -180,6 +180,7 @@ def all_metrics(path):
     "Every row of metrics of a run"
     return MetricsFiles(path).read()
 
+# %% ../../nbs/8_lab/861_run_files.ipynb #2ade3083
 def renewed(path, kept, read): # kept: {path: (stamp, what was read)}
     "What was read before, or is read now because the folder has changed"
     stamp = folder_stamp(path)

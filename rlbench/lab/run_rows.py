@@ -112,6 +112,7 @@ def drawn_runs(selection):
     lines = [line for line in selection.shown.lines if id_of(selection, line) not in selection.unticked]
     return type(runs)(runs.reader, lines)
 
+# %% ../../nbs/8_lab/8651_run_rows.ipynb #07fb883e
 def tick_only(selection, ids):
     "Of those that are shown tick these, and no others; what is not shown stays as it is -> whether that is new"
     shown = {id_of(selection, line) for line in selection.shown.lines}
@@ -135,6 +136,7 @@ def first_row(rows, total):
     "Where a page of rows begins when there are so many: where it did, or the last page"
     return min(rows.start, max(0, total - 1) // rows.size * rows.size)
 
+# %% ../../nbs/8_lab/8651_run_rows.ipynb #3e13eb5a
 def fill_rows(rows, selection, tones):
     "Answer a table's request for a page of runs"
     lines = selection.shown.lines

@@ -47,6 +47,7 @@ def differing(lines):
     order = dict.fromkeys(name for line in lines for name in line.settings)
     return [name for name in order if name in found]
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #d235ceec
 def places_apart(lines):
     "Which of environment, algorithm and behaviour are not the same for all"
     return [name for name in ("env", "algo", "behaviour") if len({line[name] for line in lines}) > 1]
@@ -65,6 +66,7 @@ def group_label(line, names):
     values = [f"{name}={setting_text(line[name])}" for name in names if name in line.settings]
     return " ".join([*places, ", ".join(values)]).strip() or str(line["algo"])
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #4b155d3f
 def sorting_key(value):
     "A value as something that can be sorted: nothing first, then numbers, then words"
     if value is None: return 0, 0, ""
@@ -76,6 +78,7 @@ def key_of(line, names):
     "What a run has under some names, as texts"
     return tuple(setting_text(line[name]) for name in names)
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #84062615
 def strata_of(lines, names):
     "For each run a number, the same for those that are alike in these names"
     keys = [key_of(line, names) for line in lines]
@@ -102,6 +105,7 @@ def is_word(node):
     "Whether a part of an expression is a text, or nothing"
     return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str))
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #a59240dc
 class WordWise(RowWise):
     "The tree of an expression that may also ask whether a column has a word"
 
@@ -135,6 +139,7 @@ def column_number(value):
     "A value as a number; nan where it is none"
     return float(value) if isinstance(value, (int, float)) else np.nan
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #d1ab20b7
 def columns_asked(lines, names):
     "{name: numbers (n,), 'name in words': texts (n,)} of runs"
     found = {}
@@ -144,6 +149,7 @@ def columns_asked(lines, names):
         found[texts_name(name)] = np.array([setting_text(value) for value in values], object)
     return found
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #d1ab20b7
 def names_known(lines):
     "What can be asked of runs"
     return list(dict.fromkeys([*FACTS, *(name for line in lines for name in line.settings)]))
@@ -171,6 +177,7 @@ def time_text(seconds):
     "A moment, as clocks here show it"
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #67e98557
 def plain_number(x):
     "A return in a few signs"
     return f"{x:,.4g}" if abs(x) < 1000 else f"{x:,.0f}"
@@ -178,6 +185,7 @@ def plain_number(x):
 TELLERS = dict(steps="{:,.0f}".format, updates="{:,.0f}".format, seconds=span_text, started=time_text)
 TELLERS |= {"return": plain_number, "greedy": plain_number, "best": plain_number}
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #67e98557
 def run_cell(line, name):
     "What a table says of a run under a name"
     value = line[name]
@@ -197,6 +205,7 @@ def run_heads(lines):
     counted = "steps" if any(line["steps"] for line in lines) else "updates"
     return ["run", *places_apart(lines), *differing(lines), *seeds, counted, *facts, "state", "started", "seconds"]
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #9d2b5a50
 def common_words(lines):
     "What all runs have in common, in words"
     same = [str(lines[0][name]) for name in ("env", "algo") if lines and len({line[name] for line in lines}) == 1]
@@ -271,10 +280,12 @@ def run_settings(line, every=False):
     rows = [(name, setting_text(line.settings[name]), line.sources[name]) for name in names]
     return TextTable(("setting", "value", "set by"), rows)
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #42e6a4b5
 def told_setting(line, name):
     "A setting of a run and who said so"
     return f"{setting_text(line.settings.get(name))} ({line.sources.get(name, 'not there')})"
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #42e6a4b5
 def settings_between(one, other):
     "Settings in which two runs differ, with who said so"
     rows = []

@@ -31,6 +31,7 @@ def what_menu():
     words = {"": "both returns", "greedy": "greedy returns", "training": "in training"}
     return menu_of("rl-runs-what", words, "which returns are drawn")
 
+# %% ../../nbs/8_lab/8653_runs_page.ipynb #65eb9552
 def over_menu():
     return menu_of("rl-runs-over", {"": "as counted"} | {one: f"over {one}" for one in OVER}, "over what")
 
@@ -41,6 +42,7 @@ def where_field():
     field = widgets.Text(placeholder="algo == 'ppo' and lr < 1e-3", continuous_update=False, tooltip=tip)
     return styled(field, "rl-runs-where")
 
+# %% ../../nbs/8_lab/8653_runs_page.ipynb #9ac69a56
 def follow_box():
     "Whether the page looks for news by itself"
     tip = "look every few seconds whether the folder has changed"

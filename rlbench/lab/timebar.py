@@ -45,6 +45,7 @@ def evenly_chosen(ends, most=60):
     "So many of some numbers, at most, from the first to the last"
     return ends[np.linspace(0, len(ends) - 1, min(most, len(ends))).round().astype(int)] if len(ends) else ends
 
+# %% ../../nbs/8_lab/8525_timebar.ipynb #34ba16f5
 def marks_html(timeline):
     "Ends of episodes and updates, and flags, on a line from the first event of a branch to its last"
     branch = timeline.branch

@@ -39,12 +39,14 @@ class Deed(NamedTuple):
     act: Callable   # act(trainer) does it again
     text: str       # as a line of code, or in words
 
+# %% ../../nbs/8_lab/8403_timeline.ipynb #a8a2a4b2
 class Flag(NamedTuple):
     "Where something is to be found again"
     at: int         # events of the run before it
     kind: str       # one of FLAG_KINDS
     words: str
 
+# %% ../../nbs/8_lab/8403_timeline.ipynb #a8a2a4b2
 def done_before(deeds, at):
     "How many deeds were done before a run stood at an event"
     return sum(deed.at < at for deed in deeds)
@@ -158,6 +160,7 @@ def settings_now(trainer):
     "What differs where somebody changed settings or switches: (layers of settings, *switches)"
     return trainer.config.layers, trainer.collecting, trainer.learning, trainer.exploring
 
+# %% ../../nbs/8_lab/8403_timeline.ipynb #2827ee78
 def differences(before, config): # layers of settings, and a Config
     "{name: value} of all that was set to another value; section.name where several have it"
     known = {place: value for _, layer in before for place, value in layer.items()}
@@ -165,6 +168,7 @@ def differences(before, config): # layers of settings, and a Config
     return {name if len(config.address(name)) == 1 else f"{section}.{name}": value
             for (section, name), value in changed.items()}
 
+# %% ../../nbs/8_lab/8403_timeline.ipynb #2827ee78
 def put_settings(config, switches, trainer):
     "Put settings and switches as they were told"
     trainer.config.restore(config)

@@ -192,6 +192,7 @@ def rows_that_count(batch):
     if "burn" in batch: valid = valid & ~as_numpy(batch.burn)
     return np.flatnonzero(valid), valid.shape
 
+# %% ../../nbs/8_lab/832_updates.ipynb #b5750d98
 def per_row(x, batch):
     "(n,) float numbers of the rows that are learned from, means over further axes; x has all of them, or only these"
     rows, lead = rows_that_count(batch)

@@ -188,6 +188,7 @@ def offered(options, with_q, whose=""):
     "Pairs (words, key) of what can be shown; what needs values of actions only where there are some"
     return tuple((words.format(whose), key) for key, words in options.items() if with_q or key != "q")
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #92104d1c
 def menu(options, with_q, name):
     "A choice of what to show"
     pick = widgets.Dropdown(options=offered(options, with_q), layout=dict(width="200px"),

@@ -107,6 +107,7 @@ def cell_word(layout, state, value):
     if layout.ends[state]: return layout.letters[state]
     return "" if layout.void[state] else short(value)
 
+# %% ../../nbs/8_lab/802_worlds.ipynb #f2731835
 def cell_steps(layout, state, best):
     "(n, 2) directions of the best actions of a state; None where arrows are out of place"
     if best is None or layout.closed[state] or not layout.spatial: return None

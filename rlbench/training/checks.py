@@ -35,6 +35,7 @@ def check_counted(name, space, numbers):
     if numbers.min() < space.start or numbers.max() >= space.start + space.n:
         raise FileProblem(f"{name}: expected numbers of {space}")
 
+# %% ../../nbs/6_training/631_checks.ipynb #c7ec56fd
 def check_spaces(at, spec, rows):
     "The same of the observations and actions in rows"
     spaces = dict(obs=spec.observation_space, next_obs=spec.observation_space, act=spec.action_space)
@@ -68,6 +69,7 @@ def without_hands(tree):
         kept["env"] = {name: part for name, part in kept["env"].items() if name not in HANDS}
     return kept
 
+# %% ../../nbs/6_training/631_checks.ipynb #83094963
 def with_columns(like, told, num_envs):
     "What is expected of a state, where parameters of copies that are computed at once have a number for each"
     if "wanted" not in told or "inner" not in like["env"]: return like
@@ -87,6 +89,7 @@ def check_parameters(env, told):
     except (ConfigError, AttributeError, TypeError) as problem:
         raise FileProblem(f"parameters of the world: {problem}") from None
 
+# %% ../../nbs/6_training/631_checks.ipynb #d04a7a33
 def check_choice(space, act):
     "FileProblem where what waits to be done is no action"
     try: fits = from_columns(space, act[0]) in space
@@ -94,6 +97,7 @@ def check_choice(space, act):
     if not fits:
         raise FileProblem(f"chosen: {told_form(act)}, expected one of {space}")
 
+# %% ../../nbs/6_training/631_checks.ipynb #7d79fdc3
 def check_hands(trainer, tree):
     "FileProblem where what hands are said to have done cannot be"
     env = trainer.env
@@ -149,6 +153,7 @@ def stepped_once(optimiser):
     twin.step()
     return twin.state_dict()["state"]
 
+# %% ../../nbs/6_training/631_checks.ipynb #7cf41200
 def check_moments(optimiser, saved):
     "FileProblem where an optimiser's saved state does not belong to its parameters"
     if not saved["state"]: return                         # it never stepped

@@ -45,6 +45,7 @@ def half_written(path):
     there = [*path.iterdir(), *(path / "checkpoints").glob(".*")]
     return [file for file in there if HALF.fullmatch(file.name) and not file.is_dir()]
 
+# %% ../../nbs/6_training/671_claims.ipynb #9daf31a3
 def files_of(path):
     "The files that a run wrote into its folder, but for its marker"
     flat = [file for file in path.iterdir() if file.is_file() and OURS.fullmatch(file.name)]

@@ -74,6 +74,7 @@ def begin_anew(env, i):
                          "end it; pass what makes one environment, or a larger longest")
     env.begin(i)
 
+# %% ../../nbs/6_training/65_evaluate.ipynb #5c1b4633
 def cut_short(env, longest):
     "End the episodes of environments in which one has so many steps -> {behaviour: [Ended, …]}; others begin there"
     cut = {name: [] for name in env.episodes}

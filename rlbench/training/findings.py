@@ -46,6 +46,7 @@ def all_rows(evidence, name):
     "One column of all recordings"
     return np.concatenate([rows[name] for rows in all_steps(evidence)])
 
+# %% ../../nbs/6_training/638_findings.ipynb #dd47bc82
 def seen_whole(evidence):
     "Batch of return, length and term of the episodes of all recordings"
     return each(lambda *columns: np.concatenate(columns), *map(episodes_of, all_steps(evidence)))
@@ -131,6 +132,7 @@ def numbers_seen(evidence):
         of = [rows.obs[name] if name else rows.obs for rows in all_steps(evidence)]
         yield name, np.concatenate(of)
 
+# %% ../../nbs/6_training/638_findings.ipynb #39da2f4d
 def told_dims(name, dims):
     "Dimensions of a part of the observation, in words"
     return f"{name} " * bool(name) + ", ".join(map(str, dims))
@@ -213,6 +215,7 @@ def groups_of_actions(act):
     first = act.reshape(len(act), -1)[:, 0]
     return first.astype(np.int64) if first.dtype.kind in "iu" else (first > np.median(first)).astype(np.int64)
 
+# %% ../../nbs/6_training/638_findings.ipynb #98f68c84
 def all_that_followed(rows):
     "(n,) columns of what may follow from an action"
     yield rows.rew
@@ -229,6 +232,7 @@ def within_episodes(rows, lag):
     there = np.arange(len(ends) - lag)
     return there[episode[there] == episode[there + lag]]
 
+# %% ../../nbs/6_training/638_findings.ipynb #424c5b73
 def effect_after(rows, lag):
     "The largest F statistic of what happens so many steps after an action, by the action"
     index = within_episodes(rows, lag)

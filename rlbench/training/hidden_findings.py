@@ -85,6 +85,7 @@ def step_of(y, where): # (n,) numbers, (n,) bool
     others = y[~where]
     return there.mean() - others.mean(), math.sqrt(there.var() / len(there) + others.var() / len(others))
 
+# %% ../../nbs/6_training/6385_hidden_findings.ipynb #125219ec
 def is_flat(rows, i):
     "Whether the sign of the i-th number of an action makes a difference, and its size none where one would show"
     x = rows.act.reshape(len(rows.act), -1)[:, i]
@@ -128,6 +129,7 @@ def nearest_steps(rows, names):
     far.fill_diagonal_(torch.inf)
     return far.argmin(1).numpy()
 
+# %% ../../nbs/6_training/6385_hidden_findings.ipynb #2d421195
 def has_neighbours(evidence):
     "Whether steps can be compared: enough of them, and observations that are vectors of numbers"
     rows = evidence.chance
@@ -142,12 +144,14 @@ def unexplained(rows):
     apart = rows.rew - rows.rew[nearest_steps(changed, ("obs", "act", "next_obs"))]
     return float((apart**2).mean() / 2 / rows.rew.var())
 
+# %% ../../nbs/6_training/6385_hidden_findings.ipynb #a43c842b
 def ages(rows):
     "(n,) steps since the beginning of the episode"
     ends = np.r_[0, np.flatnonzero(rows.term | rows.trunc) + 1]
     now = np.arange(len(rows.rew))
     return now - ends[np.searchsorted(ends, now, "right") - 1]
 
+# %% ../../nbs/6_training/6385_hidden_findings.ipynb #a43c842b
 def told_by_age(rows):
     "Share of the variance of rewards that the number of the step in its episode explains"
     age = ages(rows)

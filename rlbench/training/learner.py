@@ -34,6 +34,7 @@ from .actor import NoiseStream, to_tensors
 class NotFinite(ArithmeticError):
     "Numbers that ran away, noticed before they spread"
 
+# %% ../../nbs/6_training/61_learner.ipynb #b2bc4e36
 def wrong_parts(named):
     "Which parts of a loss are not finite, and in which rows of the minibatch first, in words"
     told = []
@@ -185,6 +186,7 @@ def leaf_spaces(name, space):
         for part, inner in parts.items():
             yield from leaf_spaces(f"{name}.{part}", inner)
 
+# %% ../../nbs/6_training/61_learner.ipynb #a0df36b8
 def check_held(memory, spec):
     "ConfigError where a memory holds what is in no space of a task; FileProblem where it lies in files"
     spaces = dict(obs=spec.observation_space, act=spec.action_space, next_obs=spec.observation_space)
@@ -367,6 +369,7 @@ def chained(*columns):
     "Arrays or tensors one after another"
     return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else torch.cat(columns)
 
+# %% ../../nbs/6_training/61_learner.ipynb #f22b9d9d
 def joined(data, todo, more_data, more_todo):
     "Both data in one, and a to-do list for it; ValueError where their columns differ"
     if set(data) != set(more_data):
@@ -438,6 +441,7 @@ def is_named(parts):
     named = all(isinstance(name, str) for name in parts)
     return named and all(isinstance(part, torch.Tensor) or is_named(part) for part in parts.values())
 
+# %% ../../nbs/6_training/61_learner.ipynb #f6c1ffef
 def told_parts(parts):
     "What stands there instead of {name: tensor}, in words"
     if not isinstance(parts, dict): return type(parts).__name__

@@ -30,6 +30,7 @@ def default_of(algo, name):
     "What a setting is where nobody sets it; of what cannot be set, what it is"
     return next((field.default for field in fields(type(algo)) if field.name == name), getattr(algo, name, None))
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #2e1b2d62
 def back_to_default(evidence, *names):
     "{name: its default} of the settings that there are and that differ from it"
     algo = evidence.learner.settings
@@ -108,6 +109,7 @@ def in_units(evidence):
     "Whether targets are in the units of the reward"
     return not getattr(evidence.algo, "normalize_reward", False)
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #3b405651
 def ended(evidence, rows):
     "(B,) whether the task ended an episode with each row: as the memory has it, where that still holds them"
     memory = evidence.learner.memory
@@ -155,6 +157,7 @@ def correlation(x, y):
     if len(x) < 3 or not x.std() or not y.std(): return 0.
     return float(np.corrcoef(x, y)[0, 1])
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #2bb7c63b
 @torch.no_grad()
 def errors_now(evidence, rows):
     "(B,) one-step errors of rows by the networks of this moment; None where there are none"
@@ -189,6 +192,7 @@ def fresh_minibatch(twin, learner):
     index = learner.todo[0]
     return learner.data if index is None else learner.data[index]
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #fd585937
 def over_and_over(evidence, steps=30):
     "Named parts of a minibatch before and after some steps on it, in a copy of the run; or nothing"
     last = evidence.learner.last
@@ -282,6 +286,7 @@ def action_shares(evidence, obs):
     probs = evidence.algo.probs(evidence.learner.nets, to_tensors(obs, evidence.learner.device))
     return None if probs is None else as_numpy(probs).astype(float)
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #897bad2f
 def entropy_share(probs):
     "Entropy of each row over its largest"
     return -(probs * np.log(np.maximum(probs, 1e-12))).sum(-1) / math.log(probs.shape[-1])
@@ -292,6 +297,7 @@ def mean_return(rows):
     ret = episodes_of(rows).ret
     return ret.mean() if len(ret) else rows.rew.sum()
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #4674a21d
 def no_better(evidence):
     "Whether neither policy gets more than chance does"
     chance = episodes_of(evidence.chance).ret
@@ -364,6 +370,7 @@ def hidden_outputs(net, obs):
         found.append(as_numpy(x))
     return found[:-1] if len(found) > 1 else found
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #b0d55e22
 def is_stuck(out):
     "(units,) whether a unit gives the same whatever it sees, at one of its ends"
     return (np.ptp(out, axis=0) < 1e-3) & ((out[0] == 0) | (np.abs(out[0]) > .99))

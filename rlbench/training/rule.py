@@ -31,6 +31,7 @@ class BrokenOff(RuntimeError):
                          "or by Ctrl-C, or another thread works on it; environment, memory and counters may not "
                          "agree. Go back by restore(snapshot), or load a checkpoint")
 
+# %% ../../nbs/6_training/62_rule.ipynb #4146db63
 class Lost(NamedTuple):
     "An environment that could not be put back where the run is"
     why: str

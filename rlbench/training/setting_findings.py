@@ -49,6 +49,7 @@ def as_one_number(setting):
     plain = isinstance(setting, (int, float)) and not isinstance(setting, (bool, Schedule))
     return setting if plain else None
 
+# %% ../../nbs/6_training/6393_setting_findings.ipynb #0e0311a3
 def factor_of(algo, name):
     "A setting over its default; 1 where there is nothing to compare"
     if not hasattr(algo, name): return 1.
@@ -56,6 +57,7 @@ def factor_of(algo, name):
     usual = as_one_number(default_of(algo, name))
     return 1. if now is None or not usual else now / usual
 
+# %% ../../nbs/6_training/6393_setting_findings.ipynb #0e0311a3
 def rows_factor(algo, num_envs):
     "Steps of a rollout in all environments, over what they are by default"
     return factor_of(algo, "n_steps") * num_envs / type(algo).num_envs

@@ -164,6 +164,7 @@ def told_hands(trainer):
     if trainer.chosen: told["chosen"] = trainer.chosen
     return dict(by_hand=told) if told else {}
 
+# %% ../../nbs/6_training/63_setup.ipynb #72657313
 def take_hands(trainer, told):
     "Go back to what `told_hands` told"
     trainer.chosen = snapshot(told.get("chosen", {}))
@@ -319,6 +320,7 @@ def check_complete(path, tree):
     if not isinstance(tree["env"], (str, type(None))):
         raise FileProblem(f"{path}: env: {type(tree['env']).__name__}, expected a name")
 
+# %% ../../nbs/6_training/63_setup.ipynb #187cf527
 def checked_source(path, given, saved):
     "The environment to load a run with; FileProblem where it must be given"
     source = saved if given is None else given
@@ -402,6 +404,7 @@ def change(config, source, changes):
                                   f"start a new one with {name}={value!r}")
     config.add(source, changes)
 
+# %% ../../nbs/6_training/63_setup.ipynb #6b6f7f67
 def go_on_by(trainer, config):
     "A trainer and its learners go on by the settings of a config"
     trainer.settings = config.values["trainer"]

@@ -137,6 +137,7 @@ def in_row(told, between):
     "What is told by behaviour, in a row; without the name where there is only one"
     return ", ".join(f"{who}{between}{one}" if len(told) > 1 else one for who, one in told.items())
 
+# %% ../../nbs/6_training/64_trainer.ipynb #a4341954
 def means_text(episodes): # {behaviour: Episodes}
     "Mean returns of the last episodes, in words"
     if not any(one.finished for one in episodes.values()):
