@@ -93,7 +93,8 @@ def drawn(trainer, views):
         if sights[0] is not None:
             assert np.asarray(sights[0]).shape == np.asarray(sights[1]).shape
             assert not np.array_equal(sights[0], sights[1]), f"{view.name} is the same in the dark"
-        told[view.name] = (view.text(), view.ready(trainer), None if sights[1] is None else np.asarray(sights[1]).tobytes())
+        seen = None if sights[1] is None else np.asarray(sights[1]).tobytes()
+        told[view.name] = view.text(), view.ready(trainer), seen
     return told
 
 

@@ -44,6 +44,7 @@ def leaves(node):
     "How many nodes of a tree have no edges"
     return sum(leaves(child) for _, child in node.edges) or 1
 
+# %% ../../nbs/8_lab/831_backups.ipynb #3af05ebe
 def levels(node):
     "How many nodes are above one another in a tree"
     return 1 + max((levels(child) for _, child in node.edges), default=0)
@@ -153,7 +154,7 @@ def known_names(trainer, who):
     space = trainer.env.behaviours[who].action_space
     return [f"a {name}" if name.isdigit() else name for name in action_names(trainer.env, space)]
 
-# %% ../../nbs/8_lab/831_backups.ipynb #6be9e1bb
+# %% ../../nbs/8_lab/831_backups.ipynb #94af8fab
 def corrected(tree, first, # {name: number} of the update's first row
               now):        # what the root is worth after it, or None
     "The same tree, whose root says what it was worth before, and what it is worth now"

@@ -138,16 +138,17 @@ def press_hand(keys, key):
     "Press a key of whoever has taken over, as the page would"
     if key in keys.taking: keys._handle_custom_msg(dict(hand=key), [])
 
+# %% ../../nbs/8_lab/81_components.ipynb #cc62db71
 def drag_agent(grid, state):
     "Drag the agent to another state as the page would"
     grid._handle_custom_msg(dict(put=state), [])
 
-# %% ../../nbs/8_lab/81_components.ipynb #cc62db71
+# %% ../../nbs/8_lab/81_components.ipynb #02062560
 def click_number(keys, name):
     "Click the name of a number as the page would"
     keys._handle_custom_msg(dict(number=name), [])
 
-# %% ../../nbs/8_lab/81_components.ipynb #cc62db71
+# %% ../../nbs/8_lab/81_components.ipynb #42bccc12
 def number_button(name):
     "The name of a number as a button of the page; as plain words where nobody can explain it"
     words = html.escape(name)

@@ -24,6 +24,7 @@ def nice_step(x):
 class HeldLimits(tuple):
     "Limits that several pictures share: they stay while they hold what is shown, however wide they are"
 
+# %% ../../nbs/8_lab/801_figures.ipynb #dfba3638
 def limits_hold(limits, low, high):
     "Do limits (from, to) hold low … high, without being more than eight times as wide, unless they are shared?"
     start, end = limits

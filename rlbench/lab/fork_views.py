@@ -85,6 +85,7 @@ def compared(forks, trainer, who):
     "The two actors that are compared: of the run in hand, and of the fork"
     return trainer.actors[who], forks.rival.trainer.actors[who]
 
+# %% ../../nbs/8_lab/8526_fork_views.ipynb #8cff2c84
 def gap_title(forks, what="Values"):
     "What is shown of the fork that is compared with the run in hand"
     return f"{what}, minus {forks.rival.name}"

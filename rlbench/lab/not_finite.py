@@ -22,6 +22,7 @@ def is_wrong(x):
     "Whether there is a number in a tensor that is not finite"
     return isinstance(x, torch.Tensor) and x.is_floating_point() and not bool(x.isfinite().all())
 
+# %% ../../nbs/8_lab/8407_not_finite.ipynb #b817d03e
 def wrong_rows(x, n):
     "The rows of a tensor with a row for each of n that hold such numbers; none where it has no rows"
     if x.ndim == 0 or len(x) != n: return []

@@ -101,6 +101,7 @@ def id_of(selection, line):
     "The id of the row of a run, the same as long as the page is there"
     return selection.numbers[line["run"], line.who]
 
+# %% ../../nbs/8_lab/8651_run_rows.ipynb #97242c8e
 def line_with(selection, id):
     "The run of a row; None where it is gone"
     return next((line for line in selection.runs.lines if id_of(selection, line) == id), None)

@@ -101,11 +101,12 @@ def texts_name(name):
     "The name under which an expression finds the texts of a column"
     return f"{name} in words"
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #a59240dc
 def is_word(node):
     "Whether a part of an expression is a text, or nothing"
     return isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, str))
 
-# %% ../../nbs/8_lab/862_run_table.ipynb #a59240dc
+# %% ../../nbs/8_lab/862_run_table.ipynb #89decde9
 class WordWise(RowWise):
     "The tree of an expression that may also ask whether a column has a word"
 
@@ -149,7 +150,7 @@ def columns_asked(lines, names):
         found[texts_name(name)] = np.array([setting_text(value) for value in values], object)
     return found
 
-# %% ../../nbs/8_lab/862_run_table.ipynb #d1ab20b7
+# %% ../../nbs/8_lab/862_run_table.ipynb #2dc83929
 def names_known(lines):
     "What can be asked of runs"
     return list(dict.fromkeys([*FACTS, *(name for line in lines for name in line.settings)]))
@@ -173,11 +174,12 @@ def span_text(seconds):
         if seconds >= size: return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.1f} s"
 
+# %% ../../nbs/8_lab/862_run_table.ipynb #67e98557
 def time_text(seconds):
     "A moment, as clocks here show it"
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
-# %% ../../nbs/8_lab/862_run_table.ipynb #67e98557
+# %% ../../nbs/8_lab/862_run_table.ipynb #6867fbef
 def plain_number(x):
     "A return in a few signs"
     return f"{x:,.4g}" if abs(x) < 1000 else f"{x:,.0f}"
@@ -185,7 +187,7 @@ def plain_number(x):
 TELLERS = dict(steps="{:,.0f}".format, updates="{:,.0f}".format, seconds=span_text, started=time_text)
 TELLERS |= {"return": plain_number, "greedy": plain_number, "best": plain_number}
 
-# %% ../../nbs/8_lab/862_run_table.ipynb #67e98557
+# %% ../../nbs/8_lab/862_run_table.ipynb #98808be5
 def run_cell(line, name):
     "What a table says of a run under a name"
     value = line[name]
@@ -285,7 +287,7 @@ def told_setting(line, name):
     "A setting of a run and who said so"
     return f"{setting_text(line.settings.get(name))} ({line.sources.get(name, 'not there')})"
 
-# %% ../../nbs/8_lab/862_run_table.ipynb #42e6a4b5
+# %% ../../nbs/8_lab/862_run_table.ipynb #cff6dd0e
 def settings_between(one, other):
     "Settings in which two runs differ, with who said so"
     rows = []

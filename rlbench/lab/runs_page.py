@@ -27,11 +27,12 @@ def menu_of(name, words, tip): # words: {value: what is read}
     options = [(text, value) for value, text in words.items()]
     return styled(widgets.Dropdown(options=options, tooltip=tip, layout=dict(width="140px")), name)
 
+# %% ../../nbs/8_lab/8653_runs_page.ipynb #65eb9552
 def what_menu():
     words = {"": "both returns", "greedy": "greedy returns", "training": "in training"}
     return menu_of("rl-runs-what", words, "which returns are drawn")
 
-# %% ../../nbs/8_lab/8653_runs_page.ipynb #65eb9552
+# %% ../../nbs/8_lab/8653_runs_page.ipynb #74a5654b
 def over_menu():
     return menu_of("rl-runs-over", {"": "as counted"} | {one: f"over {one}" for one in OVER}, "over what")
 

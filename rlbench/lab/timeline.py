@@ -46,7 +46,7 @@ class Flag(NamedTuple):
     kind: str       # one of FLAG_KINDS
     words: str
 
-# %% ../../nbs/8_lab/8403_timeline.ipynb #a8a2a4b2
+# %% ../../nbs/8_lab/8403_timeline.ipynb #e069da9c
 def done_before(deeds, at):
     "How many deeds were done before a run stood at an event"
     return sum(deed.at < at for deed in deeds)
@@ -83,6 +83,7 @@ def marks_on(path):
     parts = [branch.marks[:upto - branch.since] for branch, upto, _ in path]
     return np.frombuffer(bytes().join(parts), np.uint8)
 
+# %% ../../nbs/8_lab/8403_timeline.ipynb #a8f3836d
 def flags_on(path):
     "[Flag, …] of a path, the earliest first"
     return sorted(flag for branch, upto, _ in path for flag in branch.flags if flag.at <= upto)
@@ -156,11 +157,12 @@ def place_of(trainer):
     "How far a run is: (steps, updates)"
     return trainer.steps, trainer.updates
 
+# %% ../../nbs/8_lab/8403_timeline.ipynb #2827ee78
 def settings_now(trainer):
     "What differs where somebody changed settings or switches: (layers of settings, *switches)"
     return trainer.config.layers, trainer.collecting, trainer.learning, trainer.exploring
 
-# %% ../../nbs/8_lab/8403_timeline.ipynb #2827ee78
+# %% ../../nbs/8_lab/8403_timeline.ipynb #08c4eb85
 def differences(before, config): # layers of settings, and a Config
     "{name: value} of all that was set to another value; section.name where several have it"
     known = {place: value for _, layer in before for place, value in layer.items()}
@@ -168,7 +170,7 @@ def differences(before, config): # layers of settings, and a Config
     return {name if len(config.address(name)) == 1 else f"{section}.{name}": value
             for (section, name), value in changed.items()}
 
-# %% ../../nbs/8_lab/8403_timeline.ipynb #2827ee78
+# %% ../../nbs/8_lab/8403_timeline.ipynb #af9694eb
 def put_settings(config, switches, trainer):
     "Put settings and switches as they were told"
     trainer.config.restore(config)

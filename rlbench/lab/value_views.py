@@ -317,6 +317,7 @@ def is_vector(space):
     "Whether observations are a few numbers, two at least"
     return isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.shape[0] >= 2
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #fa7de6ea
 def dimension_names(env, space):
     "A name for each number of an observation, with its unit"
     return [with_unit(*name) for name in observation_names(env, space)]

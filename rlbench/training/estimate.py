@@ -141,6 +141,7 @@ def whole_episodes(evidence, count):
     "Importance sampling: returns, by the weight of the whole episode"
     return np.average(np.exp(evidence.log_weight[-1]) * evidence.rew.sum(0), weights=count)
 
+# %% ../../nbs/6_training/651_estimate.ipynb #c5c6cd86
 def per_decision(evidence, count):
     "The same for every reward, by the weight of the steps before it"
     return np.average((np.exp(evidence.log_weight) * evidence.rew).sum(0), weights=count)
@@ -150,6 +151,7 @@ def weighted(evidence, count):
     "Returns, by the share that an episode has of all weights"
     return (shares(evidence.log_weight[-1], count) * evidence.rew.sum(0)).sum()
 
+# %% ../../nbs/6_training/651_estimate.ipynb #04429f74
 def weighted_per_decision(evidence, count):
     "Rewards, by the share that an episode has of all weights at that time"
     return (shares(evidence.log_weight, count) * evidence.rew).sum()

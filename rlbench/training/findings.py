@@ -42,11 +42,12 @@ def all_steps(evidence):
     "The three recordings"
     return evidence.exploring, evidence.greedy, evidence.chance
 
+# %% ../../nbs/6_training/638_findings.ipynb #dd47bc82
 def all_rows(evidence, name):
     "One column of all recordings"
     return np.concatenate([rows[name] for rows in all_steps(evidence)])
 
-# %% ../../nbs/6_training/638_findings.ipynb #dd47bc82
+# %% ../../nbs/6_training/638_findings.ipynb #cb04d779
 def seen_whole(evidence):
     "Batch of return, length and term of the episodes of all recordings"
     return each(lambda *columns: np.concatenate(columns), *map(episodes_of, all_steps(evidence)))

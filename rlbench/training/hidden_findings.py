@@ -151,7 +151,7 @@ def ages(rows):
     now = np.arange(len(rows.rew))
     return now - ends[np.searchsorted(ends, now, "right") - 1]
 
-# %% ../../nbs/6_training/6385_hidden_findings.ipynb #a43c842b
+# %% ../../nbs/6_training/6385_hidden_findings.ipynb #01325d96
 def told_by_age(rows):
     "Share of the variance of rewards that the number of the step in its episode explains"
     age = ages(rows)

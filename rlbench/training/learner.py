@@ -149,6 +149,7 @@ def shapes_of(column):
     "Shapes of a column's parts, without the two leading axes"
     return [(name, x.shape[2:]) for name, x in columns(Batch(it=column))]
 
+# %% ../../nbs/6_training/61_learner.ipynb #4263b808
 def types_of(column):
     "Kinds of a column's parts: numbers of any precision are of one kind"
     words = dict(f="floats", i="integers", u="integers", b="bools")
@@ -355,6 +356,7 @@ def moved(rows, device):
     "Copies of tensors on a device, and of arrays"
     return each(lambda column: column.copy() if isinstance(column, np.ndarray) else column.to(device, copy=True), rows)
 
+# %% ../../nbs/6_training/61_learner.ipynb #6c6dad96
 def last_on(last, device):
     "A Taken as it was written down, its tensors on a device"
     return last | dict(batch=moved(last["batch"], device), parts=moved(last["parts"], device))

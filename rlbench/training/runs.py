@@ -149,11 +149,12 @@ def found_by_name(trainer, found):
     "{behaviour: Evaluation} of what `evaluate` gave, which is a bare one of a single behaviour"
     return found if isinstance(found, dict) else dict.fromkeys(trainer.actors, found)
 
+# %% ../../nbs/6_training/67_runs.ipynb #907ea126
 def steps_of(trainer, found):
     "Steps that an evaluation took"
     return max(int(one.lengths.sum()) for one in found_by_name(trainer, found).values())
 
-# %% ../../nbs/6_training/67_runs.ipynb #907ea126
+# %% ../../nbs/6_training/67_runs.ipynb #4cc2ba1e
 def evaluation_row(trainer, found, tried): # evaluations of greedy and of exploring play
     "They as a row of metrics"
     row = dict(steps=trainer.steps, updates=trainer.updates)

@@ -57,7 +57,7 @@ def factor_of(algo, name):
     usual = as_one_number(default_of(algo, name))
     return 1. if now is None or not usual else now / usual
 
-# %% ../../nbs/6_training/6393_setting_findings.ipynb #0e0311a3
+# %% ../../nbs/6_training/6393_setting_findings.ipynb #b03ff64e
 def rows_factor(algo, num_envs):
     "Steps of a rollout in all environments, over what they are by default"
     return factor_of(algo, "n_steps") * num_envs / type(algo).num_envs

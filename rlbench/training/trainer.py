@@ -266,6 +266,7 @@ class Steered(Asked):
 class CannotGoBack(UserWarning):
     "An environment that cannot be put back into an episode, and what that costs"
 
+# %% ../../nbs/6_training/64_trainer.ipynb #21da61a2
 def look_back(source, vector):
     "Find out how environments go back, and say once that they cannot"
     source.look_back(vector)
