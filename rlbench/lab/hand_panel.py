@@ -13,7 +13,7 @@ import ipywidgets as widgets
 import numpy as np
 
 from .advice import advise, put_together
-from .components import button, close_widgets, styled
+from .components import button, close_widgets, mark, styled
 from .drawing import encode_image, short
 from .fields import caption_html, panel
 from .taking_over import act_by_hand
@@ -60,9 +60,10 @@ def face_of(i, word, keys):
     digit = str(i + 1) if i < 9 else ""
     return " ".join(filter(None, (digit, arrow, word)))
 
-# %% ../../nbs/8_lab/8523_hand_panel.ipynb #7f23e33d
+# %% ../../nbs/8_lab/8523_hand_panel.ipynb #7f23e33c
 BARRED = "not allowed here: the observation's action_mask rules it out"
 
+# %% ../../nbs/8_lab/8523_hand_panel.ipynb #7f23e33d
 class ChoiceButtons:
     "A button for each of some actions, and what the agent thinks of it; `react([number])` when one is pressed"
     def __init__(self, one, react):
@@ -84,8 +85,7 @@ class ChoiceButtons:
             row.children[1].value = thought_html(one, i)
             act.disabled = one.allowed is not None and not one.allowed[i]
             act.tooltip = BARRED if act.disabled else ""
-            if one.first + i == one.greedy: row.add_class("rl-greedy")
-            else: row.remove_class("rl-greedy")
+            mark(row, "rl-greedy", one.first + i == one.greedy)
 
 # %% ../../nbs/8_lab/8523_hand_panel.ipynb #80ae355c
 def field_for(one):
