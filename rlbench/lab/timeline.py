@@ -268,7 +268,11 @@ class Trail:
         "Notice what was changed since the last event without a word"
         if self.trainer.obs is not self.seen or self.place != place_of(self.trainer):
             self.begin(None, [*lines_of(self.branch.path(self.at, self.done)), STRAYED])
-        elif self.known != settings_now(self.trainer):
+        else: self.look_for_changes()
+
+    def look_for_changes(self):
+        "Notice settings and switches that are not what they were"
+        if self.known != settings_now(self.trainer):
             self.remember(*changed_since(self.trainer, self.known))
 
     @property
@@ -297,7 +301,7 @@ class Chronicle(Trail):
                  lines=None,    # of code that lead to where it is; None: as it tells itself
                  file=None,     # that they load
                  budget=256,    # MB, for all snapshots
-                 share=.015):   # of the time, for taking them
+                 share=.01):    # of the time, for taking them
         super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share))
         self.file = file
         self.stamp = stamp_of(file)
@@ -311,7 +315,7 @@ class Chronicle(Trail):
         "An event has happened"
         self.place = place_of(trainer)
         strayed = trainer.obs is not self.seen
-        if not strayed: self.look()
+        if not strayed: self.look_for_changes()
         if self.ahead and self.ahead.at == self.at:
             self.begin(self.branch)                       # what was done here the last time was not done again
         self.at += 1
