@@ -1,9 +1,10 @@
 """Does the doctor name what is wrong, and say nothing where nothing is?
 
-    python benchmarks/doctor.py [--only WORD …] [--write]
+    python benchmarks/doctor.py [--more] [--only WORD …] [--write]
 
-Each fault is put into a run of its own; it counts as named if one of the first two findings is the right one.
---write keeps the table in benchmarks/results/doctor.md.
+Each fault is put into a run of its own; it counts as named if one of the first two findings is the right one. --more
+takes the second set, which was made when the checks for the first one were there, from other kinds of faults.
+--write keeps the table in benchmarks/results/doctor.md, that of the second set in doctor_more.md.
 """
 import argparse
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.doctor_cases import FAULTS, HEALTHY
+from benchmarks.doctor_more import MORE_FAULTS, MORE_HEALTHY
 
 HERE = Path(__file__).resolve().parent
 
@@ -32,13 +34,16 @@ def examined(name, case):
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--only", nargs="+", default=[""])
+    args.add_argument("--more", action="store_true")
     args.add_argument("--write", action="store_true")
     args = args.parse_args()
+    faults, healthy = (MORE_FAULTS, MORE_HEALTHY) if args.more else (FAULTS, HEALTHY)
+    name_of_page = "doctor_more.md" if args.more else "doctor.md"
     torch.set_num_threads(1)
 
     lines = ["| run | what was wrong has the name | findings, in order | |", "|---|---|---|---|"]
     right = {}
-    for name, case in (FAULTS | HEALTHY).items():
+    for name, case in (faults | healthy).items():
         if not any(word in name for word in args.only):
             continue
         found, seconds = examined(name, case)
@@ -46,14 +51,15 @@ def main():
         verdict = "right" if right[name] else "wrong"
         lines.append(f"| {name} | {', '.join(case.named) or 'nothing'} | {', '.join(found) or 'nothing'} | {verdict} |")
 
-    named = [right[name] for name in FAULTS if name in right]
-    quiet = [right[name] for name in HEALTHY if name in right]
+    named = [right[name] for name in faults if name in right]
+    quiet = [right[name] for name in healthy if name in right]
     said = (f"{sum(named)} of {len(named)} faults named in the first two findings; {len(quiet) - sum(quiet)} false "
             f"alarms in {len(quiet)} healthy runs.")
     print(said)
     if args.write:
-        page = ["# The doctor", "", "`python benchmarks/doctor.py --write`", "", said, "", *lines, ""]
-        (HERE / "results" / "doctor.md").write_text("\n".join(page))
+        more = " --more" * args.more
+        page = ["# The doctor", "", f"`python benchmarks/doctor.py{more} --write`", "", said, "", *lines, ""]
+        (HERE / "results" / name_of_page).write_text("\n".join(page))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.ticker import EngFormatter
 
 from benchmarks.learning_tasks import FAMILIES, FAMILY, TASKS
+from rlbench.core.intervals import DRAWS, iqm, iqm_interval
 
 COLUMNS = ("task", "environment", "algorithm", "steps", "seeds", "median", "IQM [95 %]", "worst", "CPU min", "level",
            "")
@@ -17,24 +18,6 @@ Mean return of 100 greedy episodes a seed, on environments of their own, seeds 0
 the level. IQM: the mean of the middle half of the seeds, with a 95 % interval by drawing the seeds anew (Agarwal et
 al., 2021). CPU minutes: of training one seed, without looking at it.
 """
-DRAWS = 2000                                       # of a bootstrap
-
-
-def iqm(x):
-    "Mean of the middle half of the last axis; what is cut in part counts in part"
-    x = np.sort(x, -1)
-    n = x.shape[-1]
-    edge = np.arange(n + 1) / n
-    share = np.clip(np.minimum(edge[1:], .75) - np.maximum(edge[:-1], .25), 0, None)
-    return (x * share).sum(-1) / share.sum()
-
-
-def interval(x):
-    "Lower and upper end of the 95 % interval of the interquartile mean of seeds (n,), or (n, T) for each of T places"
-    x = np.asarray(x, float)
-    pick = np.random.default_rng(0).integers(len(x), size=(DRAWS, len(x)))
-    drawn = iqm(np.moveaxis(x[pick], 1, -1))       # (DRAWS,) or (DRAWS, T)
-    return np.percentile(drawn, [2.5, 97.5], axis=0)
 
 
 def line(cells):
@@ -53,7 +36,7 @@ def table_row(name, rows):
     task = TASKS[name]
     means = [row["mean"] for row in rows]
     level = level_of(name, rows)
-    low, high = interval(means)
+    low, high = iqm_interval(means)
     reached = statistics.median(means) >= level - 1e-6
     minutes = [row["minutes"] for row in rows if row["minutes"] is not None]
     return line([
@@ -120,7 +103,7 @@ def draw_curves(ax, title, found):
         if len({len(row["curve"]) for row in rows}) > 1: continue
         steps = np.array(rows[0]["curve"])[:, 0]
         returns = np.array([np.array(row["curve"])[:, 1] for row in rows])
-        low, high = interval(returns)
+        low, high = iqm_interval(returns)
         [mark] = ax.plot(steps, iqm(returns.T), label=name)
         ax.fill_between(steps, low, high, color=mark.get_color(), alpha=.2, lw=0)
     ax.set_title(title, fontsize=9)

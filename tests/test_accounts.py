@@ -255,7 +255,7 @@ def test_the_workbench_explains_the_last_update_and_any_before_it():
     as_page(panel.table, start=8)
     assert panel.table.total == 16 and len(panel.table.ids) == 8
     as_page(panel.table, selected=panel.table.ids[0], opened=1)
-    assert panel.account.line(panel.table.ids[0])[:20] in html.unescape(panel.line.value) and panel.picture.value
+    assert panel.account.line(panel.table.ids[0])[:20] in html.unescape(panel.line.value) and panel.picture.html
     wb.close()
 
 

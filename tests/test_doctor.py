@@ -7,6 +7,7 @@ import pytest
 
 import rlbench
 from benchmarks.doctor_cases import FAULTS, HEALTHY
+from benchmarks.doctor_more import MORE_FAULTS, MORE_HEALTHY
 from rlbench import Trainer
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
@@ -43,6 +44,13 @@ def test_a_fault_is_named(name):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["reward: noise", "max_grad_norm: .0001", "end: at random"])
+def test_a_fault_of_the_second_set_is_named(name):
+    case = MORE_FAULTS[name]
+    assert set(case.make().diagnose().names[:2]) & set(case.named)
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["ppo, CartPole, early", "qlearning, CliffWalk"])
 def test_nothing_is_found_where_nothing_is_wrong(name):
     assert HEALTHY[name].make().diagnose() == []
@@ -51,7 +59,8 @@ def test_nothing_is_found_where_nothing_is_wrong(name):
 def test_names_are_those_of_the_checks():
     assert len(CHECKS) >= 20
     assert len({check.__name__ for check in CHECKS}) == len(CHECKS)
-    named = {name for case in FAULTS.values() for name in case.named}
+    assert not set(FAULTS | HEALTHY) & set(MORE_FAULTS | MORE_HEALTHY)
+    named = {name for case in (FAULTS | MORE_FAULTS).values() for name in case.named}
     assert named <= {check.__name__ for check in CHECKS}
 
 

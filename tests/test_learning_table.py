@@ -6,9 +6,10 @@ import pytest
 from scipy.stats import trim_mean
 
 from benchmarks import defaults, learning
-from benchmarks.learning_page import interval, iqm, page
+from benchmarks.learning_page import page
 from benchmarks.learning_tasks import FAMILIES, TASKS
 from rlbench.algos.algorithm import algorithms
+from rlbench.core.intervals import iqm, iqm_interval
 from rlbench.core.words import ConfigError
 from rlbench.training.presets import PRESETS, TUNED
 from rlbench.training.trainer import Trainer
@@ -24,7 +25,7 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says():
     rng = np.random.default_rng(1)
     held = []
     for _ in range(100):
-        low, high = interval(rng.normal(size=20))
+        low, high = iqm_interval(rng.normal(size=20))
         held.append(low <= 0 <= high)
     assert 85 <= sum(held) <= 100                         # a bootstrap of twenty is a little too sure of itself
 

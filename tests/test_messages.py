@@ -89,7 +89,7 @@ WITH_A_TRAINER = [
     (lambda t: play(t, seed="a"), ValueError, f"play: seed = 'a': {WHOLE} 0"),
     (lambda t: play(t, fps=0), ValueError, "play: fps = 0: expected a number from 0.01 to 1,000"),
     (lambda t: play(t, fps=1e-9), ValueError, "play: fps = 1e-09: expected a number from 0.01"),
-    (lambda t: play(t, "film.mp4", max_steps=10**9), ConfigError, "expected a name that ends in .gif"),
+    (lambda t: play(t, "film.mp5", max_steps=10**9), ConfigError, "expected a name that ends in .gif"),
     (lambda t: Workbench(t, lr=.1), ConfigError, "lr: a trainer that is given has all that"),
     (lambda t: Workbench(t, "dqn"), ConfigError, "algo: a trainer that is given has all that"),
     (lambda t: Workbench(t, views="values"), ValueError, "expected a list, such as"),

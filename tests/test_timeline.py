@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 
+import rlbench
 from rlbench.core.shelf import Shelf
 from rlbench.core.state import same
 from rlbench.lab.timeline import Timeline
@@ -112,6 +113,37 @@ def test_a_fork_in_the_past_leaves_the_present_alone():
     assert twin.learner.settings.lr == .5
     twin.set(lr=trainer.learner.settings.lr)
     assert same(twin.state()["learners"], there["learners"])
+
+
+def test_what_happened_is_marked_on_the_timeline_and_found_again_by_its_kind():
+    wb = rlbench.Workbench("CartPole-v1", "ppo", driver="sync", seed=0, num_envs=2, n_steps=16, views=[])
+    wb.break_when("updates == 3")
+    wb.step("update", 5)
+    stopped = wb.player.timeline.at
+    wb.unbreak()
+    wb.step("event", 10).evaluate(episodes=1)
+    judged = wb.player.timeline.at
+    wb.step("event", 10).beside("other", lr=.1)
+    left = wb.player.timeline.at
+    wb.step("event", 10)
+    for kind, at in dict(fork=left, evaluation=judged, breakpoint=stopped).items():
+        assert wb.rewind(kind, -1).player.timeline.at == at
+    assert [flag.kind for flag in wb.player.timeline.branch.flags] == ["breakpoint", "evaluation", "fork"]
+    assert wb.page.timebar.marks.value.count("rl-flag") == 3 and "evaluation: Evaluation(" in wb.page.stops.deeds.value
+    with pytest.raises(ValueError, match="unknown unit 'forks'; did you mean 'fork'"):
+        wb.rewind("forks", -1)
+    wb.close()
+
+
+def test_a_fork_that_is_not_in_hand_is_saved_by_its_name(tmp_path):
+    wb = rlbench.Workbench("CartPole-v1", "dqn", driver="sync", views=[])
+    wb.beside("other", gamma=.5)
+    wb.step("step", 5).save(tmp_path / "other.rlb", "other")
+    saved = rlbench.load(tmp_path / "other.rlb")
+    assert (saved.learner.settings.gamma, saved.steps) == (.5, 5)
+    with pytest.raises(ValueError, match="did you mean 'other'"):
+        wb.save(tmp_path / "none.rlb", "othr")
+    wb.close()
 
 
 def test_a_block_that_two_trees_hold_is_counted_once():

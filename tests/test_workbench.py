@@ -2,6 +2,7 @@
 import gc
 import hashlib
 import io
+import re
 import threading
 import time
 import weakref
@@ -15,7 +16,7 @@ from PIL import Image
 from rlbench.core.settings import fields_of
 from rlbench.core.state import same
 from rlbench.lab import player as players
-from rlbench.lab.components import as_page, press
+from rlbench.lab.components import Pane, as_page, press
 from rlbench.lab.views import View
 from rlbench.lab.workbench import Workbench
 from rlbench.training.evaluate import evaluate
@@ -70,14 +71,22 @@ def is_hidden(line):
     return line.layout.display == "none"
 
 
-def pixels(image):
+def seen_of(image):
+    "What the page shows of a picture: its SVG, or a hash of its pixels"
+    if isinstance(image, Pane): return image.sent
     picture = Image.open(io.BytesIO(image.value)).convert("RGB")
     return hashlib.sha1(np.asarray(picture).tobytes()).hexdigest()
 
 
+def has_picture(card):
+    "Whether there is anything to see on a card but words and tables"
+    image = card.view.image
+    return bool(image.sent if isinstance(image, Pane) else image.value)
+
+
 def shown(wb):
-    "{view: hash of its picture}"
-    return {card.view.name: pixels(card.view.image) for card in wb.page.cards if card.view.image.value}
+    "{view: what the page shows of its picture}"
+    return {card.view.name: seen_of(card.view.image) for card in wb.page.cards if has_picture(card)}
 
 
 # what is opened is closed
@@ -235,7 +244,7 @@ def test_views_follow_from_what_there_is_and_none_fails(bench, env, algo, expect
 
 
 def test_pictures_change_with_a_step_and_come_before_the_words(bench):
-    wb = bench(lr=.05, **SMALL)                     # large enough for every bar to move by a pixel
+    wb = bench(lr=.05, look="debug", **SMALL)       # large enough for every bar to move by a pixel
     wb.step("iteration", 2)
     seen = []
     before = shown(wb)
@@ -273,9 +282,9 @@ def test_a_closed_card_is_not_drawn(bench):
     view(wb, "curve").draw = lambda trainer, moving: drawn.append(moving)
     as_page(part(wb, "show-curve"), value=False)
     wb.step("step")
-    assert drawn == [] and part(wb, "view-curve") is None
+    assert drawn == [] and "rl-away" in part(wb, "view-curve")._dom_classes
     as_page(part(wb, "show-curve"), value=True)
-    assert drawn == [False] and part(wb, "view-curve")
+    assert drawn == [False] and "rl-away" not in part(wb, "view-curve")._dom_classes
 
 
 def field_of(wb, name):
@@ -578,16 +587,23 @@ def test_the_snippet_of_two_behaviours(bench):
 
 # looks
 
+FIXED = re.compile(r'(?:fill|stroke)="(?!none|var|white|black)[^"]*"')
+
+
 def test_the_theme_changes_every_picture(bench):
-    wb = bench()
+    "On the page by the style sheet, so that nothing must be drawn anew; in the file by the painter"
+    wb = bench(look="debug")
     wb.step("update")
     before = shown(wb)
+    light = wb.image()
+    assert {name for name, svg in before.items() if "var(--rl-" in svg} >= {"curve", "values", "actions", "update"}
+    for name in ("curve", "actions", "update", "gradients"):
+        assert not FIXED.search(before[name]), name     # no colour that would not follow the theme
     as_page(wb.page.keys, dark=True)
-    after = shown(wb)
-    changed = {name for name in before if before[name] != after[name]}
-    assert changed >= {"curve", "values", "actions", "update", "gradients"}
-    corner = Image.open(io.BytesIO(view(wb, "curve").image.value)).getpixel((0, 0))
-    assert max(corner) < 60
+    assert shown(wb) == before
+    assert max(Image.open(io.BytesIO(wb.image())).convert("RGB").getpixel((0, 0))) < 60
+    assert min(Image.open(io.BytesIO(light)).convert("RGB").getpixel((0, 0))) > 200
+    assert max(view(wb, "curve").tile().getpixel((0, 0))) < 60
 
 
 def test_less_motion_is_respected(bench):
@@ -614,7 +630,7 @@ def count_pictures(card, seen):
 
 
 def test_at_most_ten_pictures_a_second(bench):
-    wb = bench(driver="thread")
+    wb = bench(driver="thread", look="debug")
     times = {card.view.name: [] for card in wb.page.cards}
     for card in wb.page.cards:
         count_pictures(card, times[card.view.name])

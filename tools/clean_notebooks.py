@@ -4,6 +4,8 @@ python tools/clean_notebooks.py            clean every notebook in nbs/
 python tools/clean_notebooks.py --check    change nothing, name those that are not clean
 """
 import argparse
+import base64
+import io
 import json
 import re
 import sys
@@ -12,10 +14,12 @@ from pathlib import Path
 from execnb.nbio import nb2str
 from nbdev.clean import clean_nb
 from nbdev.config import get_config
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_NOTEBOOK = 300_000      # bytes; code hosts give up on much larger ones, and so do readers
 MAX_ALL = 8_000_000
+COLOURS = 128               # of a picture: lines and words look the same with so few, and take half the room
 VIEW = "application/vnd.jupyter.widget-view+json"
 PLACES = re.compile(r"/(?:[\w.+-]+/)*(?:site-packages|tmp/\w+)/")  # where packages and passing files lie on one machine
 
@@ -45,6 +49,25 @@ def drop_places(nb):
                     told[name] = [PLACES.sub("", line) for line in told[name]]
 
 
+def with_few_colours(data):
+    "A PNG picture (base64) with a palette, where that makes it smaller"
+    image = Image.open(io.BytesIO(base64.b64decode(data)))
+    if image.mode == "P": return data
+    out = io.BytesIO()
+    image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+    small = base64.b64encode(out.getvalue()).decode()
+    return small if len(small) < len(data) else data
+
+
+def shrink_pictures(nb):
+    "Pictures in outputs take little room"
+    for cell in nb["cells"]:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {}).get("image/png")
+            if data:
+                output["data"]["image/png"] = with_few_colours("".join(data))
+
+
 def clean(text):
     "The clean form of a notebook's text"
     nb = json.loads(text)
@@ -54,6 +77,7 @@ def clean(text):
     clean_nb(nb, False, keys, cell_keys, config.clean_ids)
     drop_widgets(nb)
     drop_places(nb)
+    shrink_pictures(nb)
     return nb2str(nb)
 
 

@@ -1,12 +1,14 @@
-"""Pages of docs/ that are made from the code.
+"""Pages of docs/ that are made from the code, and from notebooks.
 
 algorithms.md     what every registered algorithm can do
 coming_from.md    every setting, and what other libraries call it
+questions.md      nbs/questions.ipynb: which call answers a question, and what it answered
 
 python tools/pages.py            write them
 python tools/pages.py --check    change nothing, say which differ
 """
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -142,9 +144,32 @@ def coming_page():
     return text + "\n## Settings that have no other name there\n\n" + table(["here", "of", "meaning"], own)
 
 
+# ---- notebooks
+
+def page_of(name):
+    "A notebook as a page, with its outputs; its links lead from docs/ to the notebooks"
+    import nbformat
+    from nbconvert import MarkdownExporter
+
+    from tools.readme import shown
+    text, _ = MarkdownExporter().from_notebook_node(shown(nbformat.read(ROOT / "nbs" / name, as_version=4)))
+    text = re.sub(r"\]\(([\w/]+\.ipynb)", r"](../nbs/\1", text)
+    text = re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)).strip()
+    return f"<!-- Written by tools/pages.py from nbs/{name}: edit the notebook, then make sync -->\n\n{text}\n"
+
+
+def questions_page():
+    "docs/questions.md"
+    return page_of("questions.ipynb")
+
+
 # ---- writing
 
-PAGES = {"docs/algorithms.md": algorithms_page, "docs/coming_from.md": coming_page}
+PAGES = {
+    "docs/algorithms.md": algorithms_page,
+    "docs/coming_from.md": coming_page,
+    "docs/questions.md": questions_page,
+}
 
 
 def run(check):
@@ -156,7 +181,7 @@ def run(check):
         if not check:
             path.write_text(text, encoding="utf-8", newline="\n")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            complaints.append(f"{name} is not what the code says; run: make sync")
+            complaints.append(f"{name} is not what it is made from; run: make sync")
     return complaints
 
 

@@ -250,9 +250,11 @@ class Ring(Chosen):
         return self.aged(self.sizes[env] - 1, env)
 
 # %% ../../nbs/3_buffers/30_ring.ipynb #bda8f4de
-def cut_newest(ring):
+def cut_newest(ring,
+               envs=None): # numbers (n,) of environments; None: all of them
     "The newest row of each environment is the last of its episode: cut there, if it did not end"
-    last = ring.aged(0, np.flatnonzero(ring.sizes))
+    held = np.flatnonzero(ring.sizes) if envs is None else np.intersect1d(envs, np.flatnonzero(ring.sizes))
+    last = ring.aged(0, held)
     if len(last):
         ring.places["trunc"][last] |= ~ring.places["term"][last]
 

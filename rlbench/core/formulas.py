@@ -58,6 +58,7 @@ def one_thing(tokens):
         return tag("mtext", html.escape(token[6:-1]))
     return command(token[1:], tokens) if token[0] == "\\" else plain_sign(token)
 
+# %% ../../nbs/0_core/045_formulas.ipynb #1801edb0
 def command(name, tokens):
     "What a command stands for; ValueError where nobody knows"
     if name in UPRIGHT: return tag("mi", name)
@@ -72,6 +73,7 @@ def command(name, tokens):
         raise ValueError(f"formula: unknown command \\{name}")
     return plain_sign(sign_called(name))
 
+# %% ../../nbs/0_core/045_formulas.ipynb #52ba7aad
 def tokens_in_braces(tokens):
     "The one token that stands in braces"
     _, inside, _ = (tokens.popleft() for _ in range(3))

@@ -37,6 +37,7 @@ NAMES = dict(
     # acting
     logp="log-probability of act when it was chosen",
     noise="the random numbers an action was made from",
+    by_hand="1 where a person chose act",
     next_noise="the same for the action that follows",
     picks="uniform numbers that say which critics, or which of their units, are left out",
     carry="recurrent state before obs",

@@ -12,6 +12,7 @@ __all__ = ['TILES', 'PAYS', 'ENDS', 'MOVES', 'ARROWS', 'COLOURS', 'FLOOR', 'LINE
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from .parameters import Parameter
 from .tabular import Tabular
 
 # %% ../../nbs/1_envs/111_grids.ipynb #a8ae344d
@@ -202,8 +203,20 @@ def check_spot(world, state):
     tile = TILES[world.rows[row][col]]
     raise ValueError(f"GridWorld: nobody can stand at row {row}, column {col}: it is a {tile}")
 
+# %% ../../nbs/1_envs/111_grids.ipynb #9112d093
+class GridParameters(Tabular):
+    "A table that follows two of the numbers that it was made from"
+    parameters = dict(
+        slip=Parameter("probability of moving at right angles instead", low=0, high=1),
+        step_reward=Parameter("reward of a step onto floor or start"),
+    )
+
+    def parameters_changed(self):
+        "The table anew"
+        self.P = grid_table(self)
+
 # %% ../../nbs/1_envs/111_grids.ipynb #966a4c6b
-class GridWorld(Tabular):
+class GridWorld(GridParameters):
     "A grid of cells to walk on, drawn as text; the observation is row * columns + column"
     metadata = dict(render_modes=["rgb_array", "ansi"], render_fps=8)
 

@@ -107,6 +107,8 @@ def room_to_stand(layouts, state):
 # %% ../../nbs/1_envs/116_mazes.ipynb #ac70e50f
 class MovableWalls(GridWorld):
     "A grid world with several layouts of its walls, one at a time"
+    parameters = {}                     # its tables are made once
+
     def __init__(self,
                  layouts,      # grid worlds of one size and with the same starts
                  render_mode): # "rgb_array", "ansi" or None
@@ -183,6 +185,7 @@ class MazeVec(NumberedVec):
     def __init__(self, num_envs, max_episode_steps=None, **settings):
         one = Maze(**settings)
         super().__init__(one, num_envs, limit_of(max_episode_steps))
+        self.blocked = np.array([layout.blocked for layout in one.layouts])
         self.tables = [sure_moves(layout.P) for layout in one.layouts]
         self.starts = np.resize(one.start_states, num_envs)
         self.change = one.change
@@ -192,6 +195,14 @@ class MazeVec(NumberedVec):
         super().reset(seed=seed)
         self.begin(self.starts, options)
         return self.state.copy(), {}
+
+    def place(self, i, obs):
+        "Put the agent of copy i into a cell by its number, at the start of an episode"
+        if self.blocked[layout_at(self.lifetime, self.change)][obs]:
+            raise ValueError(f"nobody can stand in cell {obs} now: it is a wall")
+        self.state = self.state.copy()
+        self.state[i] = obs
+        self.taken[i] = 0
 
     def step(self, act):
         to, rew, ended = self.tables[layout_at(self.lifetime, self.change)]

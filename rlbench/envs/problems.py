@@ -187,6 +187,7 @@ class Gambler(Tabular):
                              "expected a probability, and a goal from 2 to 2,000")
         starts = np.eye(goal + 1)[1:goal].mean(0)               # anything between nothing and the goal
         super().__init__({owned: gamble(owned, goal, heads) for owned in range(goal + 1)}, starts)
+        self.shape = (goal + 1,)    # states lie in a line
 
 # %% ../../nbs/1_envs/113_problems.ipynb #b5221a00
 def capped(rate, most):

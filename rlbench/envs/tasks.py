@@ -18,6 +18,7 @@ POSITIONS = [0, 2]     # of CartPole's numbers, those that are no speeds: positi
 # %% ../../nbs/1_envs/115_tasks.ipynb #8753e5b2
 class StatelessCartPole(CartPoleEnv):
     "CartPole that shows where things are and not how fast they move"
+    observation_names = "cart position (m)", "pole angle (rad)"
 
     def __init__(self, render_mode=None):
         super().__init__(render_mode=render_mode)

@@ -12,9 +12,9 @@ import ipywidgets as widgets
 
 from .accounts import explain_update, in_order
 from .backups import draw_tree, trimmed
-from .components import TransitionTable, button, styled
-from .drawing import Sheet, encode_image
+from .components import Pane, TransitionTable, button, styled
 from .fields import caption_html, outcome_html, panel
+from .scene import Sheet
 
 # %% ../../nbs/8_lab/8529_account_panel.ipynb #90a6498f
 def fill_table(table, account):
@@ -24,21 +24,19 @@ def fill_table(table, account):
     table.show(["obs", "act", "end", *account.columns], [account.texts(i) for i in page], page, len(rows))
 
 # %% ../../nbs/8_lab/8529_account_panel.ipynb #15e42910
-def tree_image(node, dark):
-    "A diagram as a picture for a page"
-    sheet = Sheet(theme="dark" if dark else "light")
+def tree_sheet(node):
+    "A diagram as a Sheet"
+    sheet = Sheet()
     draw_tree(sheet, trimmed(node))
-    return encode_image(sheet.image, moving=False)
+    return sheet
 
 # %% ../../nbs/8_lab/8529_account_panel.ipynb #addc4574
 class ExplainPanel:
     "A button that asks what the last update was made of, and a panel for the answer"
 
-    def __init__(self, player, shown, # shown(): the behaviour that is looked at
-                 dark):               # dark(): whether the page is
+    def __init__(self, player, shown): # shown(): the behaviour that is looked at
         self.player = player
         self.shown = shown
-        self.dark = dark
         self.account = None
         tip = "take the last update once more beside the run, and see where each of its rows went"
         self.look = button("explain the last update", "explain", tip, self.explain, icon="search")
@@ -46,7 +44,7 @@ class ExplainPanel:
         table = TransitionTable(orders=dict(drawn="as drawn"), order="drawn", label="rows of the update")
         self.table = styled(table, "rl-account-table")
         self.line = styled(widgets.HTML(""), "rl-text")
-        self.picture = widgets.Image(format="png", layout=dict(display="none"))
+        self.picture = Pane(layout=dict(display="none"))
         self.table.on_ask(self.fill)
         self.table.on_open(self.open)
         inside = self.said, self.table, self.line, self.picture
@@ -80,5 +78,5 @@ class ExplainPanel:
     def open(self, row):
         "A row in one line, and its diagram"
         self.line.value = html.escape(self.account.line(row))
-        self.picture.value = tree_image(self.account.diagram(row), self.dark())
+        self.picture.show(tree_sheet(self.account.diagram(row)).svg)
         self.picture.layout.display = None

@@ -138,6 +138,7 @@ def figure(x):
     "A number in a sum"
     return f"{x:.4g}".replace("-", "−")
 
+# %% ../../nbs/8_lab/8409_accounts.ipynb #1000f0e8
 def less(x):
     "A number that is taken away in a sum"
     return f"− {figure(x)}" if x >= 0 else f"+ {figure(-x)}"

@@ -21,7 +21,8 @@ from ..core.batch import as_numpy
 from ..core.state import snapshot
 from ..envs.actions import action_names
 from ..envs.tabular import model_of
-from .drawing import BLUE, GREEN, VIRIDIS, Sheet, draw_horizontal_bars, short, stamp
+from .drawing import VIRIDIS, draw_horizontal_bars, short
+from .scene import Sheet, width_of
 from .value_views import countable, layout_of
 from .views import View, has_discrete_actions
 from .worlds import grid_image
@@ -43,6 +44,7 @@ def leaves(node):
     "How many nodes of a tree have no edges"
     return sum(leaves(child) for _, child in node.edges) or 1
 
+# %% ../../nbs/8_lab/831_backups.ipynb #3af05ebe
 def levels(node):
     "How many nodes are above one another in a tree"
     return 1 + max((levels(child) for _, child in node.edges), default=0)
@@ -56,6 +58,7 @@ class Spot(NamedTuple):
     parent: int  # its place in the list of spots, or None
     label: str   # of the edge that leads to it
 
+# %% ../../nbs/8_lab/831_backups.ipynb #ccf1c19b
 def spots(node, left, right, level=0, parent=None, label="", before=0):
     "Spots of a tree between two pixels, the root first; `before` spots are in the list already"
     found = [Spot(node, (left + right) / 2, level, parent, label)]
@@ -81,16 +84,15 @@ def trimmed(node, most=11):
 def draw_knob(sheet, node, x, y, size):
     "One node around a pixel"
     box = x - size, y - size, x + size, y + size
-    ink = sheet.face["text"]
-    if node.kind == "action": sheet.pen.ellipse(box, BLUE)
-    elif node.text == "end": sheet.pen.rectangle(box, sheet.face["faint"], ink)
-    else: sheet.pen.ellipse(box, sheet.face["face"], ink, 2)
+    if node.kind == "action": sheet.pen.ellipse(box, "policy")
+    elif node.text == "end": sheet.pen.rectangle(box, "faint", "text")
+    else: sheet.pen.ellipse(box, "face", "text", 2)
 
 # %% ../../nbs/8_lab/831_backups.ipynb #51c2e7d0
 def draw_plate(sheet, x, y, words):
     "Words on a ground of their own, on top of a line"
-    wide = stamp(words, 9).width / 2 + 2
-    sheet.pen.rectangle((x - wide, y - 7, x + wide, y + 7), sheet.face["face"])
+    wide = width_of(words, 9) / 2 + 2
+    sheet.pen.rectangle((x - wide, y - 7, x + wide, y + 7), "face")
     sheet.text(x, y, words, "mm", 9)
 
 # %% ../../nbs/8_lab/831_backups.ipynb #8d0f6b1e
@@ -99,9 +101,9 @@ def draw_edge(sheet, start, end, label,
               room): # pixels across, for what is below it
     "A line between two pixels, with its label"
     (x0, y0), (x, y) = start, end
-    sheet.pen.line((x0, y0, x, y), sheet.face["text"])
+    sheet.pen.line((x0, y0, x, y), "text")
     if alone: return sheet.text(x0 + 8, (y0 + y) / 2, label, "lm", 9)
-    if label and stamp(label, 9).width + 4 < .62 * room:
+    if label and width_of(label, 9) + 4 < .62 * room:
         draw_plate(sheet, x0 + (x - x0) * .62, y0 + (y - y0) * .62, label)
 
 # %% ../../nbs/8_lab/831_backups.ipynb #a40b7d92
@@ -115,7 +117,7 @@ def draw_name(sheet, spot, y, size,
         small = 10 if room > 44 else 8
         sheet.text(spot.x, y + size + 3, node.text, "ma", small)
         sheet.text(spot.x, y + size + 16, number, "ma", small)
-    elif spot.level == 0 or stamp(words, 10).width < room / 2:
+    elif spot.level == 0 or width_of(words, 10) < room / 2:
         sheet.text(spot.x + size + 5, y, words, "lm", 10)
     else: draw_plate(sheet, spot.x, y - size - 9, words)
 
@@ -146,11 +148,13 @@ def with_names(node, names): # of the actions
     edges = tuple((label, with_names(child, names)) for label, child in node.edges)
     return replace(node, text=text, edges=edges)
 
+# %% ../../nbs/8_lab/831_backups.ipynb #6be9e1bb
 def known_names(trainer, who):
     "A word for every action in a diagram: its name, or its number behind an a"
     space = trainer.env.behaviours[who].action_space
     return [f"a {name}" if name.isdigit() else name for name in action_names(trainer.env, space)]
 
+# %% ../../nbs/8_lab/831_backups.ipynb #94af8fab
 def corrected(tree, first, # {name: number} of the update's first row
               now):        # what the root is worth after it, or None
     "The same tree, whose root says what it was worth before, and what it is worth now"
@@ -166,6 +170,7 @@ def copied(nets):
     tables = nets.state_dict()
     return snapshot(tables) if sum(table.numel() for table in tables.values()) <= MOST_COPIED else None
 
+# %% ../../nbs/8_lab/831_backups.ipynb #102e1b96
 def with_tables(nets, tables):
     "A copy of networks that holds the tables of another time"
     nets = deepcopy(nets)
@@ -205,6 +210,7 @@ class BackupView(View):
     help = ("the last update, its first row: on top what was corrected, before → after it; below what it was corrected "
             "with, by the values before it. Open circle: a state; full: an action; square: the end; "
             "max: the best of them counts")
+    needs = "update"
     drawn = None   # Node: what is on the screen
 
     def __init__(self, trainer, who):
@@ -237,10 +243,10 @@ class BackupView(View):
         first = {name: float(last.parts[name].flatten()[0]) for name in CORRECTED if name in last.parts}
         self.tell(tree, first, now.value, known=before is not None)
         self.drawn = corrected(tree, first, now.value)
-        sheet = Sheet(theme=self.theme)
+        sheet = Sheet()
         sheet.text(4, 4, f"below: values {'before it' if before else 'of now'}", size=9)
         draw_tree(sheet, trimmed(self.drawn))
-        self.show(sheet.image, moving)
+        self.show(sheet, moving)
 
     def tell(self, tree, first, now, known):
         "The numbers of the first row, in words"
@@ -282,7 +288,7 @@ class TraceView(StatesView):
         high = float(sums.max())
         self.said = f"{np.count_nonzero(sums):,} states have a trace, the largest is {short(high)}"
         at = int(trainer.obs[self.who][0])
-        self.show(grid_image(self.layout, sums, None, at, (0, max(1., high)), theme=self.theme), moving)
+        self.show(grid_image(self.layout, sums, None, at, (0, max(1., high)), name="trace"), moving)
 
 # %% ../../nbs/8_lab/831_backups.ipynb #6c80d3fa
 def tried_in(known, layout):
@@ -315,21 +321,22 @@ class ModelView(StatesView):
 
     def draw(self, trainer, moving):
         known = told_by(trainer.learners[self.who], learned_model)
-        if known is None: return self.blank("no model is learned", moving)
+        if known is None:
+            return self.blank("no model is learned", moving)
         known = known.numpy()
         pairs = self.layout.states * self.layout.actions
         self.said = f"{len(known):,} of {pairs:,} pairs of state and action are known"
         if self.layout.spatial:
             return self.show(self.plane(known, int(trainer.obs[self.who][0])), moving)
-        sheet = Sheet(theme=self.theme)
+        sheet = Sheet()
         draw_model_list(sheet, known, action_names(trainer.env, trainer.env.behaviours[self.who].action_space))
-        self.show(sheet.image, moving)
+        self.show(sheet, moving)
 
     def plane(self, known, at):
         "Picture of a model where states lie in a plane"
         tried, age = tried_in(known, self.layout)
         limits = 0, max(1., float(np.nanmax(age, initial=1)))
-        return grid_image(self.layout, age, tried, at, limits, VIRIDIS[::-1], self.theme)
+        return grid_image(self.layout, age, tried, at, limits, VIRIDIS[::-1], name="steps ago")
 
 # %% ../../nbs/8_lab/831_backups.ipynb #42952189
 class QueueView(View):
@@ -344,9 +351,6 @@ class QueueView(View):
         learns = who in trainer.learners and has_discrete_actions(trainer, who)
         return learns and has_answer(most_urgent, trainer.learners[who].algo)
 
-    def begin(self, trainer):
-        "Nothing is remembered"
-
     def draw(self, trainer, moving):
         queue = told_by(trainer.learners[self.who], most_urgent)
         if queue is None or not len(queue):
@@ -355,7 +359,7 @@ class QueueView(View):
         first = queue[:self.most].numpy()
         words = [f"s {obs}, {names[int(act)]}" for obs, act in zip(first.obs, first.act)]
         high = float(first.priority.max())
-        sheet = Sheet(theme=self.theme)
-        draw_horizontal_bars(sheet, (8, 6, 396, 230), first.priority.tolist(), words, high, GREEN)
+        sheet = Sheet()
+        draw_horizontal_bars(sheet, (8, 6, 396, 230), first.priority.tolist(), words, high, "error")
         self.said = f"{len(queue):,} waiting, the first with {short(float(first.priority[0]))}"
-        self.show(sheet.image, moving)
+        self.show(sheet, moving)

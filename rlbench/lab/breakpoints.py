@@ -77,8 +77,9 @@ class Holds:
         for name in self.expression.names:
             values[name] = found = looked_up(trainer, event, ALIASES.get(name, name))
             if found is None: return ""
-        answer = np.asarray(self.expression(values))
-        if not answer.any(): return ""
+        answer = self.expression(values)
+        if not np.count_nonzero(answer): return ""        # quicker than any()
+        answer = np.asarray(answer)
         return hit_words(values, answer.reshape(len(answer), -1).any(1) if answer.ndim > 1 else answer)
 
 # %% ../../nbs/8_lab/8406_breakpoints.ipynb #af13dfa7
@@ -86,7 +87,7 @@ def all_finite(column):
     "Whether all numbers of an array, or of a Batch, are finite; a product with itself is the quickest to tell"
     if isinstance(column, dict): return all(map(all_finite, column.values()))
     if column.dtype.kind != "f": return True
-    flat = column.reshape(-1)
+    flat = column if column.ndim == 1 else column.reshape(-1)
     return isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
 
 # %% ../../nbs/8_lab/8406_breakpoints.ipynb #c37ce5dc

@@ -97,6 +97,7 @@ def choices_of(actor, obs):
     act, _ = actor.twin(None).act(obs, greedy=True)
     return act
 
+# %% ../../nbs/8_lab/8408_compare.ipynb #a4617705
 def choices_differ(one, two, obs):
     "(B,) bool: where two actors do something else, of a Box by more than a hundredth"
     apart = choices_of(one, obs).astype(float) - choices_of(two, obs)

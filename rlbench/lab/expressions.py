@@ -36,6 +36,7 @@ def call_of(name, *arguments):
     "The tree of a call"
     return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
 
+# %% ../../nbs/8_lab/8405_expressions.ipynb #7e2d0a90
 def joined_by(name, parts):
     "The tree of f(f(a, b), c), of two parts and more"
     first, *others = parts
@@ -111,10 +112,11 @@ def tree_of(text, reader):
 # %% ../../nbs/8_lab/8405_expressions.ipynb #e09d73e5
 class Expression:
     "A text as a function of named arrays"
+    reads = RowWise             # what makes a tree of it
 
     def __init__(self, text,
                  names=None):   # that may be asked for; None: any
-        reader = RowWise(names)
+        reader = self.reads(names)
         tree = tree_of(text, reader)
         self.text = text
         self.names = list(dict.fromkeys(reader.found))

@@ -153,7 +153,7 @@ def outcome_html(asked, done):
 # %% ../../nbs/8_lab/852_fields.ipynb #2e140dcd
 class FilesPanel:
     "Where to save and load"
-    def __init__(self, player):
+    def __init__(self, player, *more): # widgets below
         self.path = styled(widgets.Text(value="run.rlb", tooltip="a file name"), "rl-path")
         self.said = styled(widgets.HTML(""), "rl-file-said")
         save = button("Save", "save", "write the whole run to this file",
@@ -161,7 +161,7 @@ class FilesPanel:
         load = button("Load", "load", "go on with the run in this file",
                       lambda: self.ask(player.load, "loading", "loaded"), icon="upload")
         buttons = captioned("", save, load)
-        self.widget = panel("Save and load", "rl-files", self.path, buttons, self.said)
+        self.widget = panel("Save and load", "rl-files", self.path, buttons, self.said, *more)
 
     def ask(self, verb, doing, done):
         "Save or load, and say how it goes and how it went"

@@ -46,15 +46,29 @@ class Grid {
     const world = this.world = this.model.get("world"), wide = 400;
     this.side = Math.min(wide / world.cols, 330 / world.rows, 96);
     const width = this.side * world.cols, height = this.side * world.rows;
-    this.svg.setAttribute("viewBox", `-1 -1 ${width + 2} ${height + 2}`);
-    this.svg.style.maxWidth = `${width + 2}px`;
+    this.wide = Math.max(width, 150);
+    this.svg.setAttribute("viewBox", `-1 -1 ${this.wide + 2} ${height + 30}`);
+    this.svg.style.maxWidth = `${this.wide + 2}px`;
     this.svg.replaceChildren();
     this.cells = [];
     for (let row = 0; row < world.rows; row++) {
       const line = make("g", { role: "row" }, this.svg);
       for (let col = 0; col < world.cols && this.cells.length < world.states; col++) this.cells.push(this.cell(line, row, col));
     }
+    this.bar = make("g", { class: "rl-colour-bar", "aria-hidden": true, transform: `translate(0 ${height + 5})` }, this.svg);
+    this.told = null;
     this.draw();
+  }
+
+  legend({ low, high, palette }) {                             // which colour stands for which number
+    const told = [low, high, palette[0]].join();
+    if (told === this.told) return;
+    this.told = told;
+    this.bar.replaceChildren();
+    const n = palette.length, wide = Math.min(this.wide, 260), left = (this.wide - wide) / 2;
+    palette.forEach((fill, i) => make("rect", { x: left + wide * i / n, y: 0, width: wide / n + .4, height: 7, fill }, this.bar));
+    for (const [share, anchor] of [[0, "start"], [.5, "middle"], [1, "end"]])
+      make("text", { x: left + share * wide, y: 18, "font-size": 10, fill: "var(--rl-ink)", "text-anchor": anchor }, this.bar).textContent = short(low + share * (high - low));
   }
 
   cell(line, row, col) {
@@ -64,16 +78,37 @@ class Grid {
     const inner = make("g", {}, group), frame = make("rect", { x: x + 2, y: y + 2, width: this.side - 4, height: this.side - 4, class: "rl-frame" }, group);
     group.addEventListener("click", () => this.select(state));
     group.addEventListener("keydown", (event) => this.key(event, state));
+    group.addEventListener("pointerdown", (event) => this.grab(event, state));
     return { group, box, inner, frame, x, y };
   }
 
   key(event, state) {
     const { cols, states } = this.world, moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -cols, ArrowDown: cols };
-    if (event.key === "Enter") this.select(state);
+    if (event.key === "Enter" && event.shiftKey) this.put(state);
+    else if (event.key === "Enter") this.select(state);
     else if (event.key in moves) this.focus(Math.min(states - 1, Math.max(0, state + moves[event.key])));
     else return;
     event.preventDefault();
     event.stopPropagation();
+  }
+
+  put(state) { this.model.send({ put: state }); }              // an episode is to begin there
+
+  grab(event, state) {                                         // the agent is dragged to another cell
+    if (state !== this.model.get("frame").at || event.button) return;
+    event.preventDefault();
+    const under = ({ clientX, clientY }) => this.cells.findIndex(({ group }) => group.contains(document.elementFromPoint(clientX, clientY)));
+    const mark = (at, on) => this.cells[at]?.frame.classList.toggle("rl-over", on);
+    let to = state;
+    const over = (move) => { mark(to, false); to = under(move); mark(to, true); };
+    const drop = () => {
+      for (const [name, what] of handlers) removeEventListener(name, what);
+      mark(to, false);
+      if (to >= 0 && to !== state) this.put(to);
+    };
+    const leave = () => { mark(to, false); to = -1; drop(); };
+    const handlers = [["pointermove", over], ["pointerup", drop], ["pointercancel", leave]];
+    for (const [name, what] of handlers) addEventListener(name, what);
   }
 
   focus(state) {
@@ -92,6 +127,7 @@ class Grid {
   draw() {
     const frame = this.model.get("frame"), selected = this.model.get("selected");
     if (!this.cells || !frame.values) return;
+    this.legend(frame);
     this.cells.forEach((cell, state) => {
       const open = !this.world.void[state] && !this.world.ends[state];
       cell.inner.replaceChildren();
@@ -99,6 +135,7 @@ class Grid {
       cell.box.setAttribute("fill", open ? shade(frame.values[state], frame.low, frame.high, frame.palette) : "var(--rl-empty)");
       if (open && frame.q) this.wedges(cell, frame, state);
       else this.plain(cell, frame, state, open);
+      cell.group.classList.toggle("rl-here", state === frame.at);
       cell.group.setAttribute("aria-label", this.words(frame, state));
     });
   }

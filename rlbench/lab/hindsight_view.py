@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.words import ConfigError
 from .components import button, styled
-from .drawing import BLUE, ORANGE, span_of
+from .drawing import span_of
 from .figures import Picture, cover
 from .views import View
 from ..training.hindsight import check_measurable, value_against_return
@@ -22,14 +22,14 @@ class Scatter(Picture):
 
     def __init__(self):
         super().__init__()
-        self.ax = self.axes(xlabel="value", ylabel="return")
-        [dots] = self.ax.plot([], [], ".", color=BLUE, alpha=.4, markersize=4)
-        [same] = self.ax.plot([], [], "--", color=ORANGE, linewidth=1.2)
+        self.ax = self.axes(xlabel="value, what was expected", ylabel="return, what came")
+        [dots] = self.ax.plot([], [], ".", color="return", markersize=3, alpha=.4)
+        [same] = self.ax.plot([], [], "--", color="text", linewidth=1.2)
         self.dots = self.add(dots, self.ax)
         self.same = self.add(same, self.ax)
 
     def tell(self, found):
-        "Draw a Hindsight -> a PIL image"
+        "Draw a Hindsight -> a Sheet"
         self.dots.set_data(found.values, found.returns)
         ends = cover(None, *span_of(np.concatenate([found.values, found.returns])), least=.1)
         self.same.set_data(ends, ends)
@@ -61,6 +61,9 @@ class HindsightView(View):
         except ConfigError: return False
         return True
 
+    def ready(self, trainer):
+        return self.found is not None
+
     def begin(self, trainer):
         self.found = None   # the last Hindsight
         self.shown = None
@@ -81,7 +84,3 @@ class HindsightView(View):
         ago = trainer.updates - self.at
         when = "now" if not ago else f"{ago:,} updates ago"
         self.said = f"{when}: {repr(found).removeprefix('Hindsight(').removesuffix(')')}"
-
-    def dark(self, on):
-        super().dark(on)
-        self.picture.dark(on)

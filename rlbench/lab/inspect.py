@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['AT_ONCE', 'ORDERS', 'USUAL', 'newest_first', 'is_held', 'errors_of', 'sort_key', 'rows_of_update', 'page_of',
-           'ending', 'heads_of', 'facts_html', 'action_words', 'told_transition', 'TransitionView', 'BufferView']
+           'ending', 'heads_of', 'facts_html', 'action_words', 'told_transition', 'TransitionView', 'table_of',
+           'BufferView']
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #515a6ad3
 import html
@@ -23,6 +24,7 @@ from .drawing import encode_image, short
 from .pins import FromHere
 from .views import View, in_words
 from ..training.actor import to_tensors
+from ..training.by_hand import acted_by_hand
 
 # %% ../../nbs/8_lab/83_inspect.ipynb #734e8db7
 def newest_first(memory):
@@ -60,6 +62,7 @@ def sort_key(learner, rows, column):
     "(n,) numbers to sort rows by"
     memory = learner.memory
     if column == "row": return rows
+    if column == "by_hand": return acted_by_hand(learner, rows).astype(int)
     if column == "env": return memory.env_of(rows)
     if column == "end":
         return memory.places["term"][rows] + 2 * memory.places["trunc"][rows]
@@ -82,10 +85,11 @@ def rows_of_update(learner):
 # %% ../../nbs/8_lab/83_inspect.ipynb #6d40ce17
 ORDERS = dict(newest="newest", random="random", last="last update")
 
-def page_of(learner, order, down, start, size, draws=0):
+def page_of(learner, order, down, start, size, draws=0, only=None): # None, or numbers of the rows that are shown
     "Row numbers of one page in an order, and how many rows there are in all"
     if order == "last": rows = rows_of_update(learner)
     else: rows = newest_first(learner.memory)
+    if only is not None: rows = rows[np.isin(rows, only)]
     if order == "random":
         rows = np.random.default_rng(draws).permutation(rows)
     elif order not in ORDERS and len(rows):
@@ -142,6 +146,8 @@ def told_transition(trainer, who, row):
     cells = memory.gather(index)[0]
     told = [("row", f"{row}, of environment {memory.env_of(row)}")]
     told += [(name, in_words(value)) for name, value in cells.items()]
+    if acted_by_hand(learner, index)[0]:
+        told.append(("by_hand", "yes, a person chose the action"))
     error = errors_of(learner, index)
     if error is not None:
         told.append(("TD error", f"{error[0]:.4g}, by the present networks"))
@@ -202,6 +208,28 @@ def held_text(memory):
     size = memory.nbytes / 1e6
     return f"{len(memory):,} of {most:,} rows held, {memory.added:,} added so far, {size:.1f} MB"
 
+# %% ../../nbs/8_lab/83_inspect.ipynb #066f0b0c
+def cells_of(learner, rows):
+    "Stored rows (n,) as a table shows them, and where a person has acted, in which of them"
+    if not len(rows): return Batch()
+    cells = learner.memory.gather(rows)
+    marks = dict(by_hand=acted_by_hand(learner, rows)) if learner.by_hand else {}
+    return Batch(cells, **marks)
+
+# %% ../../nbs/8_lab/83_inspect.ipynb #7d1b0e22
+def table_of(trainer, who, rows):
+    "(heads, lines of texts) of a table of stored rows"
+    learner = trainer.learners[who]
+    memory = learner.memory
+    cells = cells_of(learner, rows)
+    error = errors_of(learner, rows)
+    heads = heads_of(cells, memory.num_envs)
+    if error is not None or not len(rows): heads.append("TD error")
+    words = [""] * len(rows) if error is None else [short(float(one)) for one in error]
+    space = trainer.env.behaviours[who].action_space
+    acts = [action_words(trainer.env, space, cells[i].act, 4) for i in range(len(rows))]
+    return heads, [line_of(heads, row, cells[i], memory, words[i], acts[i]) for i, row in enumerate(rows)]
+
 # %% ../../nbs/8_lab/83_inspect.ipynb #7a47f567
 class BufferView(View):
     "The memory as a table, and one transition opened"
@@ -210,6 +238,7 @@ class BufferView(View):
     help = ("what is stored: the newest rows, random ones, those of the last update, or sorted by a column; "
             "a click (or Enter) on a row opens the transition")
     wide = True
+    needs = "memory"
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
@@ -229,25 +258,20 @@ class BufferView(View):
         self.transition.close()
         self.fill(trainer)
 
+    def only(self, learner):
+        "Numbers (n,) of the rows that are shown; None: all"
+
     def fill(self, trainer):
         "Answer the table's request for a page"
         table = self.table
         learner = trainer.learners[self.who]
-        memory = learner.memory
-        rows, total = page_of(learner, table.order, table.down, table.start, table.size, table.draws)
+        how = table.order, table.down, table.start, table.size, table.draws
+        rows, total = page_of(learner, *how, self.only(learner))
         if table.start >= max(1, total):
             table.start = 0                               # asks again
             return
-        cells = memory.gather(rows) if len(rows) else Batch()
-        error = errors_of(learner, rows)
-        heads = heads_of(cells, memory.num_envs)
-        if error is not None or not len(rows): heads.append("TD error")
-        words = [""] * len(rows) if error is None else [short(float(one)) for one in error]
-        space = trainer.env.behaviours[self.who].action_space
-        acts = [action_words(trainer.env, space, cells[i].act, 4) for i in range(len(rows))]
-        lines = [line_of(heads, row, cells[i], memory, words[i], acts[i]) for i, row in enumerate(rows)]
-        table.show(heads, lines, rows, total)
-        self.said = held_text(memory)
+        table.show(*table_of(trainer, self.who, rows), rows, total)
+        self.said = held_text(learner.memory)
 
     def draw(self, trainer, moving):
         follows_time = self.table.order in ("newest", "last")
@@ -261,5 +285,4 @@ class BufferView(View):
         "Show one transition"
         self.transition.open(trainer, row)
 
-    def tile(self):
-        return None
+    def tile(self): return None

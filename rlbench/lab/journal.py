@@ -127,6 +127,7 @@ def called_text(function):
     name = getattr(function, "__name__", repr(function))
     return f"# here {name} was called on the trainer: no line repeats what it changed, if it did"
 
+# %% ../../nbs/8_lab/840_journal.ipynb #ee4f56f6
 def changed_text(file):
     "That a file is not what was loaded, in words"
     return f"# {file} was written or moved since: to load it leads elsewhere"

@@ -8,7 +8,8 @@ __all__ = ['parts_of_type', 'draw_moments', 'MomentsView', 'trace_lengths', 'Wei
 # %% ../../nbs/8_lab/834_kept_views.ipynb #e40a48ef
 from ..algos.streaming import RewardScale, WeightTraces
 from ..core.stats import RunningNorm
-from .drawing import GREEN, Sheet, draw_horizontal_bars, short
+from .drawing import draw_horizontal_bars, short
+from .scene import Sheet
 from .updates import layer_of
 from .views import View
 
@@ -45,7 +46,7 @@ class MomentsView(View):
         "Nothing is remembered"
 
     def draw(self, trainer, moving):
-        sheet = Sheet(theme=self.theme)
+        sheet = Sheet()
         told = []
         for norm in parts_of_type(trainer, self.who, RunningNorm)[:1]:
             draw_moments(sheet, norm, self.most)
@@ -54,7 +55,7 @@ class MomentsView(View):
             told.append(f"a reward of {short(float(scale.unit))} counts as 1")
             sheet.text(8, 222, told[-1])
         self.said = "; ".join(told)
-        self.show(sheet.image, moving)
+        self.show(sheet, moving)
 
 # %% ../../nbs/8_lab/834_kept_views.ipynb #6b4f34c9
 def trace_lengths(nets,  # a module
@@ -88,8 +89,8 @@ class WeightTracesView(View):
     def draw(self, trainer, moving):
         lengths = trace_lengths(trainer.learners[self.who].nets)
         shown = list(lengths)[:self.most]
-        sheet = Sheet(theme=self.theme)
+        sheet = Sheet()
         high = max(lengths.values())
-        draw_horizontal_bars(sheet, (8, 6, 396, 230), [lengths[name] for name in shown], shown, high, GREEN)
+        draw_horizontal_bars(sheet, (8, 6, 396, 230), [lengths[name] for name in shown], shown, high, "weight")
         self.said = f"longest traces in {max(lengths, key=lengths.get)}"
-        self.show(sheet.image, moving)
+        self.show(sheet, moving)

@@ -13,6 +13,12 @@ function pressed(event) {
   return KEYS[event.key] ?? null;
 }
 
+function ofHand(event, taking) {                               // keys of whoever has taken over: one press is one step
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest(TYPING)) return null;
+  if (event.key.startsWith("Arrow") && event.target.closest("[role=slider]")) return null;
+  return taking.includes(event.key) ? event.key : null;
+}
+
 // What ipywidgets leaves out: tooltips where they are looked for, names for what has no label, words for pictures.
 const set = (part, name, words) => { if (words && part.getAttribute(name) !== words) part.setAttribute(name, words); };
 
@@ -53,11 +59,12 @@ function adopt(root, model, signal) {
   root.setAttribute("aria-label", model.get("label"));
   root.setAttribute("data-lm-suppress-shortcuts", "true");     // else JupyterLab takes bare letters: r makes a cell raw
   root.addEventListener("keydown", (event) => {
-    const what = pressed(event);
+    const hand = ofHand(event, model.get("taking")), what = hand ?? pressed(event);
     if (what === null) return;
     event.preventDefault();
     event.stopPropagation();
-    model.send({ pressed: what });
+    if (hand === null) model.send({ pressed: what });
+    else if (!event.repeat) model.send({ hand });
   }, { signal });
   for (const kind of ["pointerdown", "click"])                 // words are written anew all the time: a click may lose its button halfway
     root.addEventListener(kind, (event) => {

@@ -22,6 +22,7 @@ def is_wrong(x):
     "Whether there is a number in a tensor that is not finite"
     return isinstance(x, torch.Tensor) and x.is_floating_point() and not bool(x.isfinite().all())
 
+# %% ../../nbs/8_lab/8407_not_finite.ipynb #b817d03e
 def wrong_rows(x, n):
     "The rows of a tensor with a row for each of n that hold such numbers; none where it has no rows"
     if x.ndim == 0 or len(x) != n: return []
@@ -44,6 +45,7 @@ class FirstWrong:
         given = "; ".join(f"{low:.4g} … {high:.4g}" for low, high in self.arguments)
         return f"{self.operation} in {when}{where}{rows}; it was given numbers of {given}"
 
+# %% ../../nbs/8_lab/8407_not_finite.ipynb #da41cb50
 def some_of(rows):
     "Rows by their numbers, in words"
     more = f" and {len(rows) - 5} more" if rows[5:] else ""
@@ -101,6 +103,7 @@ def wrong_weights(nets):
     "Names of weights that are not finite"
     return [name for name, weight in nets.named_parameters() if is_wrong(weight.detach())]
 
+# %% ../../nbs/8_lab/8407_not_finite.ipynb #a134b028
 def wrong_columns(batch):
     "{name: rows} of columns with numbers that are not finite"
     found = {}

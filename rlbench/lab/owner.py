@@ -313,6 +313,7 @@ def say_so(owner):
     except Exception as problem:
         owner.fail(problem)
 
+# %% ../../nbs/8_lab/84_owner.ipynb #2254a87c
 def read_letters(owner):
     "Carry out what was asked for, and say how things stand now, before any work is done"
     owner.glance()

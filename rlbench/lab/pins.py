@@ -15,8 +15,8 @@ import numpy as np
 
 from ..core.batch import Batch, columns
 from ..core.words import unknown
-from .components import button, styled
-from .drawing import encode_image, short
+from .components import Pane, button, styled
+from .drawing import short
 from .rollouts import rollout_from, state_meant, strip
 from .views import answers
 from ..training.actor import Policy
@@ -113,6 +113,7 @@ def pins_of(trainer):
     "The Pins that watch a run; empty ones where none do"
     return next((one for one in trainer.watchers if isinstance(one, Pins)), Pins())
 
+# %% ../../nbs/8_lab/8204_pins.ipynb #44599f6f
 def pin(trainer,
         obs=None,   # the state; None: where the first environment is
         name=None,  # of the pin; who has it already gives way. None: a number
@@ -150,7 +151,7 @@ class FromHere:
         self.who = who
         self.state_of = state_of
         self.played = None  # the last Rollout
-        self.strip = styled(widgets.Image(format="png", layout=dict(display="none")), "rl-strip")
+        self.strip = styled(Pane(layout=dict(display="none")), "rl-strip")
         self.words = styled(widgets.HTML(""), "rl-caption")
         tips = "watch what is thought of this state", "the greedy policy plays on from this state, elsewhere"
         keep = button("pin", "pin", tips[0], partial(ask, self.pin))
@@ -167,7 +168,7 @@ class FromHere:
     def roll(self, trainer):
         "Play on, and show it"
         self.played = rollout_from(trainer, self.state_of(trainer), self.who)
-        self.strip.value = encode_image(strip(self.played), moving=False)
+        self.strip.show(strip(self.played).svg)
         self.strip.layout.display = ""
         self.words.value = ""
 

@@ -12,14 +12,12 @@ import numpy as np
 from ..envs.actions import action_names
 from ..envs.tabular import model_of
 from .components import button, styled
-from .drawing import BLUE, GREEN, ORANGE, short, span_of
+from .drawing import short, span_of
 from .figures import Picture, cover
+from .scene import SERIES
 from .pins import FromHere, pins_of
 from .value_views import Truth, countable
 from .views import View, answers, has_discrete_actions
-
-# %% ../../nbs/8_lab/822_pins_view.ipynb #438d5435
-HUES = BLUE, ORANGE, GREEN, "#8e5bb5", "#c2477f", "#8a7a1f", "#5f6b7a", "#23808c"
 
 # %% ../../nbs/8_lab/822_pins_view.ipynb #9e9f6d80
 class NamedLines:
@@ -29,8 +27,8 @@ class NamedLines:
                  end=-1): # where names stand: 0 at the beginning, -1 at the end
         self.end = end
         side = "left" if end == 0 else "right"
-        lines = [ax.plot([], [], style, color=hue, linewidth=1.6)[0] for hue in HUES]
-        words = [ax.text(0, 0, "", color=hue, fontsize=8, ha=side, va="bottom") for hue in HUES]
+        lines = [ax.plot([], [], style, color=hue, linewidth=1.6)[0] for hue in SERIES]
+        words = [ax.text(0, 0, "", color=hue, fontsize=8, ha=side, va="bottom") for hue in SERIES]
         self.lines = [picture.add(line, ax) for line in lines]
         self.words = [picture.add(word, ax) for word in words]
 
@@ -72,14 +70,14 @@ class Stories(Picture):
 
     def __init__(self):
         super().__init__(width=800)
-        self.left = self.axes(right=420, xlabel="updates", ylabel="value")
-        self.right = self.axes(left=454, xlabel="updates", ylabel="what would be done")
+        self.left = self.axes(right=414, xlabel="updates", ylabel="value")
+        self.right = self.axes(left=434, xlabel="updates", ylabel="what would be done")
         self.values = NamedLines(self, self.left)
         self.truth = NamedLines(self, self.left, "--", end=0)
         self.acts = NamedLines(self, self.right)
 
     def tell(self, pins, exact, chosen, names): # {name: Pin}, {name: true value}, the Pin on the right, of its numbers
-        "Draw them -> a PIL image"
+        "Draw them -> a Sheet"
         self.values.show({name: (one.updates, one.values) for name, one in pins.items()})
         first = min(one.updates[0] for one in pins.values())
         last = max(first + 10, *(one.updates[-1] for one in pins.values()))
@@ -125,6 +123,9 @@ class PinsView(View):
         self.widget = widgets.VBox([self.image, row, self.here.widget])
         self.begin(trainer)
 
+    def ready(self, trainer):
+        return any(one.who == self.who for one in pins_of(trainer).values())
+
     def begin(self, trainer):
         self.truth = Truth(model_of(trainer.env.single) if countable(trainer.env.behaviours[self.who]) else None)
         self.here.clear()
@@ -155,7 +156,3 @@ class PinsView(View):
         exact = exact_values(trainer, self.who, self.truth, pins)
         self.show(self.picture.tell(pins, exact, one, number_names(trainer, self.who, one)), moving)
         self.said = f"{values_text(pins)}; on the right {one.kind}"
-
-    def dark(self, on):
-        super().dark(on)
-        self.picture.dark(on)

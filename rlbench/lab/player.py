@@ -15,6 +15,7 @@ from time import perf_counter
 from ..core.settings import check_function, fits
 from ..core.words import unknown
 from .breakpoints import Breakpoints
+from .evaluations import pass_evaluations
 from .forks import Forks
 from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
@@ -359,6 +360,7 @@ def branch_off(player, name, changes):
     timeline = player.timeline
     twin, lines = branched(timeline, None, None, changes)
     run = player.forks.add(Timeline(twin, lines, timeline.file), changes, timeline.at, name)
+    timeline.flag("fork", run.name)
     player.screen.take(player.trainer)
     return run
 
@@ -368,6 +370,7 @@ def let_go(player, name):
     player.forks.drop(name)
     player.screen.take(player.trainer)
 
+# %% ../../nbs/8_lab/841_player.ipynb #c7ef80e2
 def gone_over(player, name):
     "At rest, with another of the runs in hand"
     check_alone(player)
@@ -379,6 +382,7 @@ def gone_over(player, name):
     player.opened = chosen.trainer if chosen.ours else None
     chosen.ours = False
     pass_pins(former.trainer, chosen.trainer)
+    pass_evaluations(former.trainer, chosen.trainer)
     Owner.adopt(player, chosen.trainer)
     player.screen.take(chosen.trainer)
 
@@ -396,6 +400,7 @@ class Rememberer(Stepper):
         if self.forks:
             self.forks.close()
             pass_pins(self.trainer, trainer)
+            pass_evaluations(self.trainer, trainer)
         super().adopt(trainer)
         self.forks = Forks(Timeline(trainer, lines, file))
 
@@ -414,7 +419,9 @@ class Rememberer(Stepper):
         self.timeline.look()
 
     def halts(self, event):
-        return self.stops.look(self.trainer, event)
+        hit = self.stops.look(self.trainer, event)
+        if hit: self.timeline.flag("breakpoint", f"{hit.text}: {hit.words}")
+        return hit
 
     def record(self, act, text=None):
         "`act(trainer)` between two events, and its text as code; None: words that it was done"
@@ -477,9 +484,9 @@ class Player(Rememberer):
         "Go on with `make(trainer)` instead, at rest; lines of code that lead there, and a file that they load"
         return self.ask(lambda: exchange(self, make, lines, file))
 
-    def save(self, path):
-        "Write the run to one file"
-        return self.look(lambda trainer: trainer.save(path))
+    def save(self, path, name=None):
+        "Write the run in hand to one file, or another one by its name"
+        return self.look(lambda trainer: (self.forks[name].trainer if name else trainer).save(path))
 
     def load(self, path):
         "Go on with a saved run"

@@ -13,8 +13,9 @@ from ..algos.questions import return_distribution
 from ..core.batch import as_numpy
 from ..envs.actions import action_names
 from .backups import has_answer
-from .drawing import BLUE, ORANGE, Sheet, level, short
+from .drawing import level, short
 from .figures import cover
+from .scene import Sheet
 from .views import View, has_discrete_actions
 from ..training.actor import to_tensors
 
@@ -40,15 +41,15 @@ def draw_bars_of(sheet, box,   # (left, top, right, bottom), pixels
                  heights,      # (n,)
                  highest,      # what fills the box
                  mean):        # where it lies, as a share of the width
-    "Narrow bars, and an orange line at the mean"
+    "Narrow bars, and a line at the mean"
     left, top, right, bottom = box
     wide = (right - left) / len(heights)
     for i in np.flatnonzero(heights):
         tip = level(heights[i], 0, highest, bottom, top)
-        sheet.pen.rectangle((left + i * wide, tip, left + (i + 1) * wide - 1, bottom), BLUE)
-    sheet.pen.line((left, bottom, right, bottom), sheet.face["faint"])
+        sheet.pen.rectangle((left + i * wide, tip, left + (i + 1) * wide - 1, bottom), "return")
+    sheet.pen.line((left, bottom, right, bottom), "faint")
     x = left + np.clip(mean, 0, 1) * (right - left)
-    sheet.pen.line((x, top, x, bottom + 3), ORANGE, 2)
+    sheet.pen.line((x, top, x, bottom + 3), "value", 2)
 
 # %% ../../nbs/8_lab/833_return_views.ipynb #56ef27e4
 class ReturnsView(View):
@@ -56,7 +57,7 @@ class ReturnsView(View):
     name = "returns"
     title = "Returns that may come"
     help = ("what is thought of the present observation: for each action, how likely which discounted return is; "
-            "the orange line is the mean, by which actions are chosen")
+            "the green line is the mean, by which actions are chosen")
     most = 5       # actions that are shown
     limits = None  # of the axis of returns
 
@@ -87,7 +88,7 @@ class ReturnsView(View):
 
     def strips(self, prob, place, mean, names, shown):
         "One below the other"
-        sheet = Sheet(theme=self.theme)
+        sheet = Sheet()
         low, high = self.limits
         heights = {act: bars_of(prob[act], place[act], self.limits) for act in shown}
         highest = max(one.max() for one in heights.values()) or 1.
@@ -99,4 +100,4 @@ class ReturnsView(View):
             draw_bars_of(sheet, box, heights[act], highest, (mean[act] - low) / (high - low))
         sheet.text(96, 230, f"{low:.4g}", "lb", 9)
         sheet.text(390, 230, f"{high:.4g}", "rb", 9)
-        return sheet.image
+        return sheet

@@ -14,15 +14,15 @@ from PIL import Image, ImageOps
 
 from ..core.batch import Batch, each
 from ..core.settings import whole_number
-from ..envs.find import find
 from ..envs.place import place
-from .drawing import Sheet, encode_image, short
+from .drawing import short
+from .scene import Sheet
 from .views import without_display
 from ..training.actor import as_batch
 from ..training.estimate import student
 from ..training.evidence import beliefs
 from ..training.hindsight import completed_returns
-from ..training.visits import chosen_one, one_step, visitors
+from ..training.visits import chosen_one, fresh_envs, one_step, visitors
 
 # %% ../../nbs/8_lab/8202_rollouts.ipynb #6c5a720e
 def state_meant(trainer, who, obs=None):
@@ -96,7 +96,7 @@ class Rollout:
                 f"mean of {len(self.returns)}: {short(self.mean)} ± {short(self.reach)})")
 
     def _repr_png_(self):
-        return encode_image(strip(self), moving=False)
+        return strip(self)._repr_png_()
 
 # %% ../../nbs/8_lab/8202_rollouts.ipynb #433da058
 SHOWN = 6               # states of a rollout
@@ -124,18 +124,20 @@ def step_words(rollout, t):
     return [f"step {t}", *(f"{name} {short(float(column[t]))}" for name, column in known)]
 
 # %% ../../nbs/8_lab/8202_rollouts.ipynb #9f06ee11
-def strip(rollout, theme="light"):
-    "A rollout as a row of pictures with steps, values and rewards below them, a PIL image"
+def strip(rollout):
+    "A rollout as a row of pictures with steps, values and rewards below them, a Sheet"
     wide, tall = TILE
     floor = 22 + (tall if rollout.frames else 0)
-    sheet = Sheet((wide + 4) * SHOWN, floor + 50, theme)
+    sheet = Sheet((wide + 4) * SHOWN, floor + 50)
     sheet.text(4, 3, repr(rollout).removeprefix("Rollout(").removesuffix(")"), size=11)
     for i, t in enumerate(shown_steps(len(rollout.rows.rew))):
         left = i * (wide + 4) + 4
-        if t in rollout.frames: sheet.image.paste(rollout.frames[t], (left, 22))
+        frame = rollout.frames.get(t)
+        if frame:
+            sheet.plane((left, 22, left + frame.width, 22 + frame.height), frame)
         for k, words in enumerate(step_words(rollout, t)):
             sheet.text(left, floor + 4 + 14 * k, words)
-    return sheet.image
+    return sheet
 
 # %% ../../nbs/8_lab/8202_rollouts.ipynb #97d890d4
 def rollout_from(trainer,   # whose policy
@@ -150,7 +152,7 @@ def rollout_from(trainer,   # whose policy
     steps = whole_number("rollout: steps", steps, low=1)
     times = whole_number("rollout: times", times, low=1)
     begin, actors = visitors(trainer, whole_number("rollout: seed", seed))
-    with contextlib.closing(find(trainer.source, trainer.env_settings).vector(times, native=False)) as env:
+    with contextlib.closing(fresh_envs(trainer, times)) as env:
         env.reset(begin)
         put_all(env, here)
         rows, valid = first_episodes(env, {who: env.obs.copy()}, actors, trainer.learners, who, steps)

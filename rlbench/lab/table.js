@@ -20,7 +20,24 @@ class Table {
     this.count = tag("span", bar, { class: "rl-table-count" });
     this.back = this.turner(bar, "‹", "earlier page", -1);
     this.on = this.turner(bar, "›", "later page", 1);
+    if (model.get("picks")) this.filterField(el);
     this.table = tag("table", tag("div", el, { class: "rl-table-scroll" }), { role: "grid", "aria-label": model.get("label") });
+  }
+
+  filterField(el) {
+    const line = tag("div", el, { class: "rl-table-bar" });
+    const words = "which rows: an expression such as rew > 0 and age < 1000";
+    this.filter = tag("input", line, { type: "search", class: "rl-filter", placeholder: "rew > 0 and age < 1000", title: words, "aria-label": words, spellcheck: "false" });
+    this.problem = tag("span", line, { class: "rl-problem", role: "status" });
+    const send = () => {
+      const filter = this.filter.value.trim();
+      if (filter !== this.model.get("filter")) this.ask({ filter, start: 0, chosen: [] });
+    };
+    for (const name of ["change", "search"]) this.filter.addEventListener(name, send);
+    this.filter.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      if (event.key === "Enter") send();
+    });
   }
 
   turner(bar, sign, words, pages) {
@@ -44,11 +61,17 @@ class Table {
     const get = (name) => this.model.get(name), [order, total, start, rows] = ["order", "total", "start", "rows"].map(get);
     const held = this.table.contains(document.activeElement) ? document.activeElement.dataset.at : undefined;
     for (const [name, button] of Object.entries(this.orders)) button.setAttribute("aria-pressed", name === order);
-    this.count.textContent = total ? `${(start + 1).toLocaleString("en")}–${(start + rows.length).toLocaleString("en")} of ${total.toLocaleString("en")}` : "empty so far";
+    if (this.filter) {
+      if (document.activeElement !== this.filter) this.filter.value = get("filter");
+      this.problem.textContent = get("problem");
+    }
+    const none = this.filter && get("filter") ? "none" : "empty so far";
+    this.count.textContent = total ? `${(start + 1).toLocaleString("en")}–${(start + rows.length).toLocaleString("en")} of ${total.toLocaleString("en")}` : none;
     this.back.disabled = start === 0;
     this.on.disabled = start + rows.length >= total;
     this.table.replaceChildren();
     const head = tag("tr", tag("thead", this.table));
+    if (this.filter) this.boxAll(head);
     get("columns").forEach((name, at) => this.head(head, name, order, get("down"), `head ${at}`));
     const body = tag("tbody", this.table);
     rows.forEach((row, at) => this.row(body, row, at));
@@ -64,15 +87,44 @@ class Table {
   row(body, cells, at) {
     const id = this.model.get("ids")[at], open = id === this.model.get("selected");
     const line = tag("tr", body, { tabindex: at === 0 ? 0 : -1, "aria-selected": open, "data-at": at, "data-id": id, title: "open this transition" });
+    if (this.filter) this.box(line, id, at);
     for (const words of cells) tag("td", line, { role: "gridcell" }, words);
     line.addEventListener("click", () => this.open(id));
-    line.addEventListener("keydown", (event) => this.key(event, line, id));
+    line.addEventListener("keydown", (event) => this.key(event, line, id, at));
+  }
+
+  boxAll(line) {
+    const ids = this.model.get("ids"), chosen = this.model.get("chosen");
+    const box = tag("input", tag("th", line, { role: "columnheader", class: "rl-pick" }), { type: "checkbox", "data-at": "box all", "aria-label": "choose all rows of this page", title: "choose all rows of this page" });
+    box.checked = ids.length > 0 && ids.every((id) => chosen.includes(id));
+    box.addEventListener("change", () => this.choose(ids, box.checked));
+  }
+
+  box(line, id, at) {
+    const cell = tag("td", line, { role: "gridcell", class: "rl-pick" });
+    const box = tag("input", cell, { type: "checkbox", tabindex: -1, "data-at": `box ${at}`, "aria-label": `choose row ${id}`, title: "choose this row; with shift all from the last one" });
+    box.checked = this.model.get("chosen").includes(id);
+    cell.addEventListener("click", (event) => {
+      event.stopPropagation();
+      this.pick(at, event.shiftKey);
+    });
+  }
+
+  pick(at, more) {
+    const ids = this.model.get("ids"), from = more && this.anchor !== undefined ? this.anchor : at;
+    this.choose(ids.slice(Math.min(from, at), Math.max(from, at) + 1), !this.model.get("chosen").includes(ids[at]));
+    this.anchor = at;
+  }
+
+  choose(ids, on) {
+    const others = this.model.get("chosen").filter((id) => !ids.includes(id));
+    this.ask({ chosen: on ? [...others, ...ids] : others });
   }
 
   open(id) { this.ask({ selected: id, opened: this.model.get("opened") + 1 }); }
 
-  key(event, line, id) {
-    const go = { ArrowUp: () => line.previousSibling?.focus(), ArrowDown: () => line.nextSibling?.focus(), Enter: () => this.open(id),
+  key(event, line, id, at) {
+    const go = { ArrowUp: () => line.previousSibling?.focus(), ArrowDown: () => line.nextSibling?.focus(), Enter: () => this.open(id), " ": this.filter && (() => this.pick(at, event.shiftKey)),
       PageUp: () => this.turn(-1), PageDown: () => this.turn(1) }[event.key];
     if (!go) return;
     event.preventDefault();
@@ -85,7 +137,7 @@ function render({ model, el, signal }) {
   const table = new Table(model, el);
   let asked = false;
   const soon = () => { if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; table.draw(); }); } };
-  const names = ["rows", "total", "start", "order", "down", "selected"].map((name) => `change:${name}`);
+  const names = ["rows", "total", "start", "order", "down", "selected", "chosen", "filter", "problem"].map((name) => `change:${name}`);
   for (const name of names) model.on(name, soon);
   signal.addEventListener("abort", () => { for (const name of names) model.off(name, soon); });
   table.draw();

@@ -10,8 +10,9 @@ __all__ = ['stack_edges', 'fills_for', 'heights', 'draw_bands', 'draw_stacks', '
 import numpy as np
 
 from ..envs.terms import TermedEpisodes
-from .drawing import Sheet, colour, level, short
+from .drawing import colour, level, short
 from .figures import cover
+from .scene import Sheet
 from .views import View
 
 # %% ../../nbs/8_lab/8345_term_views.ipynb #cb8722ee
@@ -63,14 +64,14 @@ def draw_frame(sheet, left, words, limits):
     "Words, limits and the line at 0 of one of two pictures side by side"
     sheet.text(left, 6, f"{words}: {limits[0]:.3g} … {limits[1]:.3g}", size=9)
     zero = level(0., *limits, 200, 24)
-    sheet.pen.line((left, zero, left + 180, zero), sheet.face["faint"])
+    sheet.pen.line((left, zero, left + 180, zero), "faint")
 
 # %% ../../nbs/8_lab/8345_term_views.ipynb #655c5568
 def draw_names(sheet, names):
     "Which colour is which term; the first eight have room"
     for i, (name, fill) in enumerate(zip(names[:8], fills_for(len(names)))):
         x = 10 + i % 4 * 96
-        y = sheet.image.height - 26 + i // 4 * 13
+        y = sheet.size[1] - 26 + i // 4 * 13
         sheet.pen.rectangle((x, y, x + 8, y + 8), fill)
         sheet.text(x + 12, y - 2, name[:14], size=9)
 
@@ -115,7 +116,7 @@ class TermsView(View):
         episodes = trainer.env.episodes[self.who]
         points = np.array(self.points, float).reshape(-1, 1 + len(episodes.names))
         steps = np.array(self.steps[-self.most:], float).reshape(-1, len(episodes.names))
-        sheet = Sheet(theme=self.theme)
+        sheet = Sheet()
         ends = [span_of_stacks(values) for values in (points[:, 1:], steps)]
         self.limits = [cover(now, *span, anchor=0., least=1e-3) for now, span in zip(self.limits, ends)]
         x = points[:, 0] / max(1, trainer.steps)
@@ -127,4 +128,4 @@ class TermsView(View):
         draw_names(sheet, episodes.names)
         last = points[-1, 1:] if len(points) else episodes.sums[0]
         self.said = ", ".join(f"{name} {short(float(x))}" for name, x in zip(episodes.names, last))
-        self.show(sheet.image, moving)
+        self.show(sheet, moving)

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['MOST_STATES', 'layout_of', 'countable', 'Solution', 'Truth', 'Judgement', 'judged_states', 'state_text', 'GridValues',
-           'newest_obs', 'PlaneOfStates', 'ValueSurface', 'ValueTrace']
+           'newest_obs', 'is_vector', 'dimension_names', 'OtherDimensions', 'PlaneOfStates', 'PlaneView',
+           'ValueSurface', 'ValueTrace']
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #e327296a
 from dataclasses import dataclass
@@ -17,9 +18,10 @@ from PIL import Image
 
 from ..core.batch import each
 from ..envs.actions import action_names
+from ..envs.observations import observation_names, with_unit
 from ..envs.tabular import action_values, evaluate_policy, model_of, solve
 from .components import StateGrid, styled
-from .drawing import BLUE, ORANGE, colour, short, span_of
+from .drawing import BAR, VIRIDIS, colour, draw_colour_bar, short, span_of
 from .figures import Picture, cover
 from .pins import FromHere
 from .views import View, answers, state_values
@@ -143,7 +145,8 @@ def judged_states(trainer, who, layout, truth):
 def state_text(layout, judged, state):
     "What is thought of a state, and the truth"
     row, col = layout.cell(state)
-    place = f"state {state} (row {row + 1}, column {col + 1})"
+    in_plane = min(layout.rows, layout.cols) > 1
+    place = f"state {state} (row {row + 1}, column {col + 1})" if in_plane else f"state {state}"
     if layout.void[state]: return f"{place} cannot be reached"
     truth = judged.truth
     known = [("value", judged.V[state])]
@@ -160,10 +163,11 @@ def both_grids(layout, judged, theme):
     sides = [(judged.V, judged.best)]
     if judged.truth.V is not None:
         sides.append((judged.truth.V, judged.truth.best))
-    sheet = Image.new("RGB", (400 * len(sides), 236))
+    page = Image.new("RGB", (400 * len(sides), 236))
     for i, (values, best) in enumerate(sides):
-        sheet.paste(grid_image(layout, values, best, judged.at, judged.limits, theme=theme), (400 * i, 0))
-    return sheet
+        grid = grid_image(layout, values, best, judged.at, judged.limits, theme=theme, name="value")
+        page.paste(grid.image, (400 * i, 0))
+    return page
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #72932e2d
 def error_frame(layout, judged):
@@ -184,6 +188,7 @@ def offered(options, with_q, whose=""):
     "Pairs (words, key) of what can be shown; what needs values of actions only where there are some"
     return tuple((words.format(whose), key) for key, words in options.items() if with_q or key != "q")
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #92104d1c
 def menu(options, with_q, name):
     "A choice of what to show"
     pick = widgets.Dropdown(options=offered(options, with_q), layout=dict(width="200px"),
@@ -199,10 +204,12 @@ def rename(pick, options):
     pick.index = at
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #cce40751
-def side_by_side(menus, grids, changed):
-    "Menus above grids; `changed(change)` when something is chosen or clicked"
+def side_by_side(menus, grids, changed, dragged):
+    "Menus above grids; `changed(change)` when something is chosen or clicked, `dragged(state)` with the agent"
     for pick in menus: pick.observe(changed, "value")
-    for grid in grids: grid.observe(changed, "selected")
+    for grid in grids:
+        grid.observe(changed, "selected")
+        grid.on_put(dragged)
     wide = dict(flex="1 1 260px", max_width="402px")
     columns = [widgets.VBox(pair, layout=wide) for pair in zip(menus, grids)]
     return styled(widgets.HBox(columns), "rl-row")
@@ -214,7 +221,7 @@ class GridValues(View):
     title = "Values of the states"
     help = ("left: what is learned; right: the exact values for the present γ, of the best policy or of "
             "the one that is judged, or the error (learned minus exact). Click a state for its numbers; the orange "
-            "frame is the agent")
+            "frame is the agent: drag it, or press Shift+Enter in a cell, and an episode begins there")
     wide = True
     left = dict(value="learned value", q="learned Q of each action")
     right = dict(truth="{} value", error="error of the value", q="{} Q of each action")   # whose
@@ -229,7 +236,7 @@ class GridValues(View):
         self.with_q = has_q and self.layout.spatial
         self.menus = [menu(options, self.with_q, name) for name, options in sides.items()]
         self.here = FromHere(who, self.meant, lambda look: self.ask(look))
-        self.widget = widgets.VBox([side_by_side(self.menus, self.grids, self.changed), self.here.widget])
+        self.widget = widgets.VBox([side_by_side(self.menus, self.grids, self.changed, self.dragged), self.here.widget])
 
     @classmethod
     def fits(cls, trainer, who):
@@ -268,12 +275,13 @@ class GridValues(View):
     def tile(self):
         return self.judged and both_grids(self.layout, self.judged, self.theme)
 
-# %% ../../nbs/8_lab/821_value_views.ipynb #ff7c6ba0
+# %% ../../nbs/8_lab/821_value_views.ipynb #9837dc48
 def bounded_first(space):
     "Numbers of a Box's dimensions, those with bounds first"
     size = np.maximum(np.abs(space.low), np.abs(space.high))
     return np.argsort(size >= 1e6, kind="stable").tolist()
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #bd9dc1c9
 def least_widths(space):
     "The least width of the axis of each dimension: a tenth of its range, .2 where it has none"
     wide = space.high.astype(float) - space.low
@@ -298,31 +306,117 @@ def newest_obs(memory, most):
     return memory.gather(memory.newest(steps)).obs if steps else None
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #f0006374
-def with_stored(here, learner, most): # (1, ...) an observation; of a behaviour that learns, or None
+def with_stored(here, learner, most):
+    # (1, ...) an observation; of a behaviour that learns, or None
     "Observations (n, ...) that a picture must hold: where the agent is, and what it has stored"
     stored = None if learner is None else newest_obs(learner.memory, most)
     return here if stored is None else np.concatenate([here, stored])
 
+# %% ../../nbs/8_lab/821_value_views.ipynb #821ba401
+def is_vector(space):
+    "Whether observations are a few numbers, two at least"
+    return isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.shape[0] >= 2
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #fa7de6ea
+def dimension_names(env, space):
+    "A name for each number of an observation, with its unit"
+    return [with_unit(*name) for name in observation_names(env, space)]
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #821ba40a
+def stretch(slider, low, high):
+    "Other ends of a slider; its handle stays inside"
+    if (slider.min, slider.max) == (low, high) or low >= high: return
+    if low > slider.max: slider.max = high
+    slider.min = low
+    slider.max = high
+    slider.step = (high - low) / 100
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #821ba403
+class OtherDimensions:
+    "A slider for each dimension that a plane does not show, and a switch that keeps them where the run is"
+    most = 12       # dimensions; where there are more all stay where the run is
+
+    def __init__(self, names, changed):
+        self.changed = changed
+        self.telling = False        # we move them, and nobody else
+        tip = "on: dimensions that are not shown stay where the run is; off: where their sliders are"
+        follow = widgets.Checkbox(value=True, indent=False, description="others as they are now", tooltip=tip)
+        self.follow = styled(follow, "rl-follow")
+        self.sliders = [self.slider(name) for name in names] if len(names) <= self.most else []
+        for one in (self.follow, *self.sliders):
+            one.observe(self.turned, "value")
+        self.widget = styled(widgets.HBox(), "rl-row", "rl-others")
+
+    def slider(self, name):
+        wide = dict(width="280px")
+        tip = f"{name} in the whole picture"
+        one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", layout=wide, tooltip=tip,
+                                  continuous_update=False)   # else the page sends back what it has rounded
+        one.style.description_width = "initial"
+        return styled(one, "rl-other")
+
+    def offer(self, axes):
+        "These two are shown: sliders for the others"
+        sliders = [one for i, one in enumerate(self.sliders) if i not in axes]
+        self.widget.children = [self.follow, *sliders] if sliders else []
+
+    def turned(self, change):
+        "Somebody moved a slider, which then follows no more, or the switch"
+        if self.telling: return
+        if change["owner"] is not self.follow:
+            self.tell(lambda: self.follow.set_trait("value", False))
+        self.changed(change)
+
+    def tell(self, write):
+        "`write()` a slider or the switch ourselves"
+        self.telling = True
+        try: write()
+        finally: self.telling = False
+
+    def show(self, limits, here, moving): # (from, to) of each dimension, and where the run is, (D,)
+        "Sliders of this length; at rest those that follow stand where the run is"
+        if moving: return
+        for one, ends, x in zip(self.sliders, limits, here.tolist()):
+            self.tell(lambda: stretch(one, *ends))
+            if self.follow.value: self.tell(lambda: one.set_trait("value", x))
+
+    def filled(self, here, axes): # (D,), and the two dimensions that are shown
+        "An observation (D,) whose other dimensions are where the sliders are, or where the run is"
+        here = here.copy()
+        if self.follow.value: return here
+        for i, one in enumerate(self.sliders):
+            if i not in axes: here[i] = one.value
+        return here
+
 # %% ../../nbs/8_lab/821_value_views.ipynb #5f4acf88
 class PlaneOfStates:
     "Two dimensions of the observation, chosen by menus, and what is to be seen of them"
-    cells = 36, 24   # points of the plane
+    cells = 36, 24          # points of the plane
+    few = 24, 16            # while it moves
 
-    def __init__(self, space, changed):
+    def __init__(self, space, changed, names):
         self.space = space
+        self.names = names
         self.least = least_widths(space)
-        options = [(f"obs {i}", i) for i in range(space.shape[0])]
+        self.others = OtherDimensions(names, changed)
+        options = [(name, i) for i, name in enumerate(names)]
         order = bounded_first(space)
         self.picks = []
         for i, name, way in zip(order, ("rl-pick-x", "rl-pick-y"), ("across", "up")):
             tip = f"part of the observation that goes {way}"
-            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="82px"), tooltip=tip)
-            pick.observe(changed, "value")
+            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="168px"), tooltip=tip)
             self.picks.append(styled(pick, name))
+            pick.observe(lambda change: self.others.offer(self.axes), "value")
+            pick.observe(changed, "value")
         words = widgets.Label("across"), widgets.Label("up")
         row = widgets.HBox([words[0], self.picks[0], words[1], self.picks[1]])
-        self.widget = styled(row, "rl-row")
-        self.limits = [None, None]
+        self.widget = widgets.VBox([styled(row, "rl-row"), self.others.widget])
+        self.others.offer(self.axes)
+        self.begin()
+
+    def begin(self):
+        "Limits are found anew"
+        self.limits = [None] * len(self.names)
 
     @property
     def axes(self):
@@ -330,22 +424,23 @@ class PlaneOfStates:
 
     def cover(self, known):
         "Limits that hold these observations (n, D), within the space -> ((from, to), (from, to))"
-        for k, axis in enumerate(self.axes):
-            low, high = cover(self.limits[k], *span_of(known[:, axis]), least=self.least[axis])
-            self.limits[k] = max(low, float(self.space.low[axis])), min(high, float(self.space.high[axis]))
-        return self.limits
+        for i, column in enumerate(known.T):
+            low, high = cover(self.limits[i], *span_of(column), least=self.least[i])
+            self.limits[i] = max(low, float(self.space.low[i])), min(high, float(self.space.high[i]))
+        return [self.limits[axis] for axis in self.axes]
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #e8b1a4f8
 class SurfacePicture(Picture):
-    "Colours of a plane, dots in it, and a cross"
+    "Colours of a plane, dots in it, a cross, and a bar that says what the colours mean"
+    table = VIRIDIS
+    word = "value"  # for what the colours are
 
-    def __init__(self, axes, theme): # the two dimensions
+    def __init__(self, names): # of the two dimensions
         super().__init__(height=206)
-        self.dark(theme == "dark")
-        x, y = axes
-        self.ax = self.axes(xlabel=f"obs {x}", ylabel=f"obs {y}")
-        [dots] = self.ax.plot([], [], ".", color="white", alpha=.5, markersize=2.5)
-        [cross] = self.ax.plot([], [], "P", color=ORANGE, markersize=10, markeredgecolor="white")
+        x, y = names
+        self.ax = self.axes(xlabel=x, ylabel=y, right=BAR)
+        [dots] = self.ax.plot([], [], ".", color="white", markersize=1.6, alpha=.5)
+        [cross] = self.ax.plot([], [], "P", color="here", markersize=12)
         self.dots = self.add(dots, self.ax)
         self.cross = self.add(cross, self.ax)
         self.range = None   # of the colours
@@ -353,45 +448,55 @@ class SurfacePicture(Picture):
     def colour(self, val): # (up, across)
         "Lay values under the dots; the colours' range changes only when it must"
         self.range = cover(self.range, *span_of(val))
-        self.fill(self.ax, colour(val, *self.range))
+        self.fill(self.ax, colour(val, *self.range, self.table))
 
-# %% ../../nbs/8_lab/821_value_views.ipynb #15c571a5
-class ValueSurface(View):
-    "V or max Q over two dimensions of the observation"
-    name = "values"
-    title = "Value over two dimensions"
-    help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now; "
-            "dots: stored states; cross: the current state")
-    stored = 300   # dots
+    def draw(self):
+        sheet = super().draw()
+        if self.range:
+            draw_colour_bar(sheet, self.ax.box, *self.range, self.table, self.word)
+        return sheet
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #15c5710a
+class PlaneView(View):
+    "A picture of two dimensions of the observation, with menus for them and sliders for the others"
     kind = SurfacePicture
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
-        self.plane = PlaneOfStates(trainer.env.behaviours[who].observation_space, self.changed)
+        space = trainer.env.behaviours[who].observation_space
+        self.plane = PlaneOfStates(space, self.changed, dimension_names(trainer.env, space))
         self.picks = self.plane.picks
         self.widget = widgets.VBox([self.image, self.plane.widget])
         self.build()
 
     def build(self):
         "A new picture for the dimensions that are chosen"
-        self.plane.limits = [None, None]
-        self.picture = self.kind(self.plane.axes, self.theme)
-
-    @classmethod
-    def fits(cls, trainer, who):
-        space = trainer.env.behaviours[who].observation_space
-        vector = isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.shape[0] >= 2
-        return vector and answers(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
+        self.picture = self.kind([self.plane.names[axis] for axis in self.plane.axes])
 
     def begin(self, trainer):
+        self.plane.begin()
         self.build()
 
     def changed(self, change):
-        "Other dimensions: new axes, and a new picture"
+        "Other dimensions have other axes; and a new picture"
         def look(trainer):
-            self.build()
+            if change["owner"] in self.picks: self.build()
             self.draw(trainer, moving=False)
         self.ask(look)
+
+# %% ../../nbs/8_lab/821_value_views.ipynb #15c571a5
+class ValueSurface(PlaneView):
+    "V or max Q over two dimensions of the observation"
+    name = "values"
+    title = "Value over two dimensions"
+    help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now, or where their "
+            "sliders are; dots: stored states; cross: the current state")
+    stored = 300   # dots
+
+    @classmethod
+    def fits(cls, trainer, who):
+        vector = is_vector(trainer.env.behaviours[who].observation_space)
+        return vector and answers(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
 
     def thought(self, trainer, rows):
         return state_values(trainer.actors[self.who], rows)
@@ -401,21 +506,25 @@ class ValueSurface(View):
         here = trainer.obs[self.who][:1]
         known = with_stored(here, trainer.learners.get(self.who), self.stored)
         limits = self.plane.cover(known)
-        across, up = self.plane.cells
-        plane = plane_through(here[0], axes, limits, (across, up))
-        val = self.thought(trainer, np.concatenate([here, plane]))
+        others = self.plane.others
+        others.show(self.plane.limits, here[0], moving)
+        across, up = self.plane.few if moving else self.plane.cells
+        cross = others.filled(here[0], axes)
+        plane = plane_through(cross, axes, limits, (across, up))
+        val = self.thought(trainer, np.concatenate([cross[None], plane]))
         picture = self.picture
         picture.colour(val[1:].reshape(up, across))
         picture.limits(picture.ax, *limits)
         picture.dots.set_data(*known[1:, axes].T)
         picture.cross.set_data(*here[:, axes].T)
-        here, dark, bright = map(short, (float(val[0]), *picture.range))
-        self.said = f"value here {here}; dark {dark} … bright {bright}"
+        self.said = self.told(val[0])
         self.show(picture.draw(), moving)
 
-    def dark(self, on):
-        super().dark(on)
-        self.picture.dark(on)
+    def told(self, val):
+        "The value at the cross, and what the colours mean, in words"
+        here, dark, bright = map(short, (float(val), *self.picture.range))
+        where = "here" if self.plane.others.follow.value else "at the cross"
+        return f"value {where} {here}; dark {dark} … bright {bright}"
 
 # %% ../../nbs/8_lab/821_value_views.ipynb #f2154ad5
 class ValueTrace(View):
@@ -429,7 +538,7 @@ class ValueTrace(View):
         super().__init__(trainer, who)
         self.picture = Picture()
         self.ax = self.picture.axes(xlabel="step of the episode", ylabel="value")
-        [line] = self.ax.plot([], [], color=BLUE, linewidth=1.6)
+        [line] = self.ax.plot([], [], linewidth=1.6)
         self.line = self.picture.add(line, self.ax)
         self.begin(trainer)
 
@@ -467,6 +576,3 @@ class ValueTrace(View):
         self.picture.limits(self.ax, *self.limits)
         self.said = f"value here {short(float(val[-1]))}, step {end - 1} of the episode"
         self.show(self.picture.draw(), moving)
-
-    def dark(self, on):
-        self.picture.dark(on)

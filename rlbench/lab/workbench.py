@@ -9,11 +9,15 @@ __all__ = ['trainer_for', 'Workbench']
 import sys
 
 from ..core.words import ConfigError, unknown
+from .arranging import Arranging
 from .controls import summary
-from .hands import Hands
+from .exports import write_page
+from .histories import write_notebook, write_script
 from .journal import snippet
 from .page import Page
 from .player import Player, branched, only_one, this_cell
+from .reels import film_back
+from ..training.by_hand import check_teachable
 from ..training.trainer import Trainer
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #d92c67b9
@@ -35,7 +39,7 @@ def trainer_for(env, algo, settings):
     return env
 
 # %% ../../nbs/8_lab/86_workbench.ipynb #b48af234
-class Looking(Hands):
+class Looking(Arranging):
     "What is asked of the page"
 
     def look_at(self, who):
@@ -43,6 +47,31 @@ class Looking(Hands):
         names = list(self.trainer.actors)
         if who not in names: raise ValueError(unknown("behaviour", who, names))
         self.page.choice.choose(who)
+        return self.told(self.player.ask(lambda: None))
+
+    def take_over(self, who=None):
+        "Act in the agent's stead by buttons and keys of the page; the run rests. ValueError says why not"
+        if who is not None: self.look_at(who)
+        self.waited(self.player.look(lambda trainer: check_teachable(trainer, self.page.looked_at())))
+        self.page.hand.record.value = False
+        self.page.hand.look.value = True
+        return self.pause()
+
+    def demonstrate(self, who=None, seed=1):
+        "Act in a fresh environment of the same world, where the run does not notice -> Demonstration"
+        if who is not None: self.look_at(who)
+        hand = self.page.hand
+        def begin(trainer):
+            return hand.begin_recording(trainer, self.page.looked_at(), seed)
+        shown = self.waited(self.player.look(begin))
+        hand.record.value = True
+        hand.look.value = True
+        self.pause()
+        return shown
+
+    def give_back(self):
+        "Let the agent go on"
+        self.page.hand.look.value = False
         return self.told(self.player.ask(lambda: None))
 
     def diagnose(self):
@@ -54,17 +83,42 @@ class Looking(Hands):
         found, _ = self.waited(self.page.meaning.ask(name))
         return found
 
+    def flame(self):
+        "Where the time of the run went -> Flame; the page shows it as well"
+        return self.waited(self.page.time.ask())
+
+# %% ../../nbs/8_lab/86_workbench.ipynb #86a11e01
+class Writing(Looking):
+    "What is written down of a run"
+
+    def script(self, path=None):
+        "All that was done to the run and its forks, as code that does it again to the bit; a file, if there is a path"
+        return self.waited(self.player.look(lambda trainer: write_script(self.player.forks, path)))
+
+    def notebook(self, path):
+        "The same as a notebook"
+        return self.told(self.player.look(lambda trainer: write_notebook(self.player.forks, path)))
+
+    def export(self, path):
+        "The page as one HTML file: pictures, words, tables, and the script that leads here"
+        return self.told(self.player.look(lambda trainer: write_page(self.page, path)))
+
+    def film(self, path="learning.gif", k=4, **shape):
+        "The policy at k moments of this run, side by side -> Film; shape as for `rlbench.film`"
+        return self.waited(self.player.look(lambda trainer: film_back(self.player.timeline, path, k, **shape)))
+
 # %% ../../nbs/8_lab/86_workbench.ipynb #ec47b7a1
-class Workbench(Looking):
+class Workbench(Writing):
     "A run in your hands"
     def __init__(self, env,        # environment, as for Trainer; or a Trainer
                  algo=None,        # algorithm, or {behaviour: algorithm or actor}, as for Trainer
                  *, driver=None,   # thread, sync or clock; None: what the host can do
                  views=None,       # view classes or their names; None: all that fit
+                 look="explore",   # how the page is arranged: explore, teach, debug, compare, or one's own
                  **settings):      # as for Trainer
         super().__init__(Player(trainer_for(env, algo, settings), usual_driver() if driver is None else driver))
         self.views = views
-        self.page = Page(self.player, views)
+        self.page = Page(self.player, views, look)
         self.player.screen = self.page
         if self.trainer is not env: self.player.own(self.trainer)
         self.player.ask(lambda: None)       # a first picture
@@ -74,7 +128,7 @@ class Workbench(Looking):
         "A second workbench at the same place, or at an event as for `rewind`, with some settings changed"
         timeline = self.player.timeline
         twin, lines = self.waited(self.player.look(lambda trainer: branched(timeline, to, n, changes)))
-        other = Workbench(twin, driver=self.player.driver, views=self.views)
+        other = Workbench(twin, driver=self.player.driver, views=self.views, look=self.page.arrangement.begun)
         other.player.adopt(twin, lines, timeline.file)
         other.player.own(twin)
         return other

@@ -9,9 +9,9 @@ __all__ = ['Layout', 'best_marks', 'draw_arrow', 'grid_image']
 import math
 
 import numpy as np
-from PIL import Image, ImageDraw
 
-from .drawing import FACES, ORANGE, VIRIDIS, colour, font, short, span_of
+from .drawing import BAR, VIRIDIS, colour, draw_colour_bar, short, span_of
+from .scene import Sheet
 
 # %% ../../nbs/8_lab/802_worlds.ipynb #e903f513
 def headings(model, cols):
@@ -89,16 +89,16 @@ def readable_inks(rgb):
     return np.where(rgb @ np.array([.3, .59, .11]) < 140, "white", "black").tolist()
 
 # %% ../../nbs/8_lab/802_worlds.ipynb #fb802029
-def cell_colours(rgb, closed, face):
+def cell_colours(rgb, closed):
     "[(ground, ink)] of cells with colours (S, 3), of which some are closed (S,)"
-    grey = face["empty"], face["text"]
+    grey = "empty", "text"
     pairs = zip(map(tuple, rgb.tolist()), readable_inks(rgb))
     return [grey if shut else pair for shut, pair in zip(closed, pairs)]
 
 # %% ../../nbs/8_lab/802_worlds.ipynb #fb802023
 def draw_ground(pen, x, y, side, fill, marked):
     "The square of a cell with a corner at (x, y); a marked one has an orange frame"
-    frame = dict(outline=ORANGE, width=3) if marked else {}
+    frame = dict(outline="here", width=3) if marked else {}
     pen.rectangle((x, y, x + side - 2, y + side - 2), fill, **frame)
 
 # %% ../../nbs/8_lab/802_worlds.ipynb #fb802025
@@ -107,19 +107,20 @@ def cell_word(layout, state, value):
     if layout.ends[state]: return layout.letters[state]
     return "" if layout.void[state] else short(value)
 
+# %% ../../nbs/8_lab/802_worlds.ipynb #f2731835
 def cell_steps(layout, state, best):
     "(n, 2) directions of the best actions of a state; None where arrows are out of place"
     if best is None or layout.closed[state] or not layout.spatial: return None
     return layout.arrows[best[state]]
 
 # %% ../../nbs/8_lab/802_worlds.ipynb #92b6aa0a
-def draw_label(pen, word, steps, x, y, side, ink):
+def draw_label(sheet, word, steps, x, y, side, ink):
     "Word and arrows (n, 2), or None, of the cell whose middle is (x, y)"
     if word and side >= NUMBERED:
         size = max(7, min(11, int(side * .24)))
         lower = y if steps is None else y + side * .26
-        pen.text((x, lower), word, ink, font(size), "mm")
-    if steps is not None: draw_arrows(pen, steps, x, y, side, ink)
+        sheet.text(x, lower, word, "mm", size, ink)
+    if steps is not None: draw_arrows(sheet.pen, steps, x, y, side, ink)
 
 # %% ../../nbs/8_lab/802_worlds.ipynb #fb802027
 def cell_corners(layout, width, height):
@@ -130,22 +131,35 @@ def cell_corners(layout, width, height):
     cells = [layout.cell(state) for state in range(layout.states)]
     return side, [(left + col * side, top + row * side) for row, col in cells]
 
+# %% ../../nbs/8_lab/802_worlds.ipynb #7cd70352
+def draw_specks(sheet, layout, rgb, side, corners):
+    "All cells as one image, where they are too small for words"
+    colours = np.full((layout.rows * layout.cols, 3), 128, np.uint8)
+    colours[:layout.states] = rgb
+    (left, top), wide = corners[0], side * layout.cols
+    box = left, top, left + wide, top + side * layout.rows
+    sheet.plane(box, colours.reshape(layout.rows, layout.cols, 3), smooth=False)
+
 # %% ../../nbs/8_lab/802_worlds.ipynb #fb80201c
 def grid_image(layout, values, # (S,) colour and number of each cell
                best=None,      # (S, A) bool, actions to draw an arrow for
                at=None,        # state that is marked
                limits=None,    # lowest and highest value of the colours; None: of the values
-               table=VIRIDIS, theme="light", width=400, height=236):
-    "Picture of a small world"
-    image = Image.new("RGB", (width, height), FACES[theme]["face"])
-    pen = ImageDraw.Draw(image)
+               table=VIRIDIS, theme="light", width=400, height=236,
+               name=""):       # of the values
+    "Sheet with a small world, and a colour bar beside it"
+    sheet = Sheet(width, height, theme)
     values = layout.without_closed(values)
-    rgb = colour(values, *(limits or span_of(values)), table)
-    side, corners = cell_corners(layout, width, height)
-    for state, (ground, ink) in enumerate(cell_colours(rgb, layout.closed, FACES[theme])):
+    limits = limits or span_of(values)
+    rgb = colour(values, *limits, table)
+    side, corners = cell_corners(layout, width - BAR, height)
+    draw_colour_bar(sheet, (0, 16, width - BAR, height - 8), *limits, table, name)
+    if side < LABELLED: draw_specks(sheet, layout, rgb, side, corners)
+    for state, (ground, ink) in enumerate(cell_colours(rgb, layout.closed)):
         x, y = corners[state]
-        draw_ground(pen, x, y, side, ground, state == at)
+        if side >= LABELLED or state == at:
+            draw_ground(sheet.pen, x, y, side, ground, state == at)
         if side < LABELLED: continue
         word, steps = cell_word(layout, state, values[state]), cell_steps(layout, state, best)
-        draw_label(pen, word, steps, x + side / 2, y + side / 2, side, ink)
-    return image
+        draw_label(sheet, word, steps, x + side / 2, y + side / 2, side, ink)
+    return sheet

@@ -121,6 +121,7 @@ class PlainActor(Actor):
         act, extra, self.carry = self.algo.act(self.nets, obs, noise, self.carry)
         return as_numpy(act), {name: as_numpy(column) for name, column in extra.items()}
 
+# %% ../../nbs/6_training/60_actor.ipynb #d2859403
 def actor_for(algo):
     "The kind of actor that an algorithm needs"
     return PlainActor if algo.in_numbers else Actor

@@ -58,6 +58,7 @@ def is_readable(path):
     try: return bool(read_tree(path, "checkpoint"))
     except FileProblem: return False
 
+# %% ../../nbs/6_training/645_checkpoints.ipynb #9bdbc92d
 def newest_trainer(path, **how): # as for `load`
     "The trainer of the newest checkpoint of a run folder; FileProblem names the last good one where it is damaged"
     file = newest(path)

@@ -20,7 +20,10 @@ from ..buffers.frames import Frames, check_film, row_of_frames
 from ..buffers.ring import Ring
 from ..core.batch import Batch, as_numpy, columns, each
 from ..core.forms import check_form, is_alike, told_form
-from ..core.state import FileProblem
+from ..core.spaces import from_columns
+from ..core.state import FileProblem, snapshot
+from ..core.words import ConfigError
+from ..envs.parameters import checked_values, values_of
 from .actor import NoiseStream
 from .learner import TableLearner, memory_for
 from .rule import learner_row
@@ -32,6 +35,7 @@ def check_counted(name, space, numbers):
     if numbers.min() < space.start or numbers.max() >= space.start + space.n:
         raise FileProblem(f"{name}: expected numbers of {space}")
 
+# %% ../../nbs/6_training/631_checks.ipynb #c7ec56fd
 def check_spaces(at, spec, rows):
     "The same of the observations and actions in rows"
     spaces = dict(obs=spec.observation_space, next_obs=spec.observation_space, act=spec.action_space)
@@ -55,6 +59,62 @@ def check_carry(actor, obs, saved):
     if not is_alike(saved, twin.carry):
         raise FileProblem(f"carry: {told_form(saved)}, expected {told_form(twin.carry)}")
 
+# %% ../../nbs/6_training/631_checks.ipynb #f8e77c18
+HANDS = ("by_hand", "wanted")   # parts of a state, and of its environment's, that are there only after a hand
+
+def without_hands(tree):
+    "A state tree without what hands have left in it"
+    kept = {name: part for name, part in tree.items() if name not in HANDS}
+    if isinstance(kept.get("env"), dict):
+        kept["env"] = {name: part for name, part in kept["env"].items() if name not in HANDS}
+    return kept
+
+# %% ../../nbs/6_training/631_checks.ipynb #83094963
+def with_columns(like, told, num_envs):
+    "What is expected of a state, where parameters of copies that are computed at once have a number for each"
+    if "wanted" not in told or "inner" not in like["env"]: return like
+    inner = dict(like["env"]["inner"])
+    column = dict(value=np.zeros(num_envs))
+    for name, part in inner.items():
+        several = isinstance(told["inner"].get(name, {}).get("value"), np.ndarray)
+        if several and isinstance(part.get("value"), float):
+            inner[name] = column
+    return like | dict(env=like["env"] | dict(inner=inner))
+
+# %% ../../nbs/6_training/631_checks.ipynb #b8c8ac52
+def check_parameters(env, told):
+    "FileProblem where {parameter: value} has others than an environment, or values that cannot be"
+    now = values_of(env.single, env.parameters)
+    try: checked_values(env.id, env.parameters, told, now)
+    except (ConfigError, AttributeError, TypeError) as problem:
+        raise FileProblem(f"parameters of the world: {problem}") from None
+
+# %% ../../nbs/6_training/631_checks.ipynb #d04a7a33
+def check_choice(space, act):
+    "FileProblem where what waits to be done is no action"
+    try: fits = from_columns(space, act[0]) in space
+    except (TypeError, KeyError, IndexError, ValueError): fits = False
+    if not fits:
+        raise FileProblem(f"chosen: {told_form(act)}, expected one of {space}")
+
+# %% ../../nbs/6_training/631_checks.ipynb #7d79fdc3
+def check_hands(trainer, tree):
+    "FileProblem where what hands are said to have done cannot be"
+    env = trainer.env
+    told = tree.get("by_hand", {})
+    check_form(told, {name: None for name in ("marks", "chosen") if name in told})
+    for who, marks in told.get("marks", {}).items():
+        check_form({who: np.asarray(marks)[:1]}, {one: np.zeros(1, np.int64) for one in trainer.learners if one == who})
+    for who, act in told.get("chosen", {}).items():
+        if who not in env.behaviours:
+            raise FileProblem(f"chosen: by {who!r}, expected one of {list(env.behaviours)}")
+        check_choice(env.behaviours[who].action_space, act)
+    inside = tree["env"].get("by_hand", {})
+    for values in [tree["env"].get("wanted", {}), inside.get("wanted", {}), *inside.get("in_force", [])]:
+        if values: check_parameters(env, values)
+    if "placed" in inside:
+        check_form(inside["placed"], snapshot(next(iter(trainer.obs.values())))[0])
+
 # %% ../../nbs/6_training/631_checks.ipynb #159d62eb
 def check_tree(trainer, tree):
     "FileProblem where a run's state tree is not built as that of a trainer which has just begun"
@@ -64,7 +124,9 @@ def check_tree(trainer, tree):
             like["env"].pop(name, None)                   # copies are in no file
     if "held" in like["env"]:
         like["env"]["held"] = None                        # what an environment tells is its own affair
-    try: check_form(tree, like)
+    check_hands(trainer, tree)
+    like = with_columns(like, tree["env"], trainer.env.num_envs)
+    try: check_form(without_hands(tree), like)
     except FileProblem as problem:
         raise FileProblem(f"not a state of {trainer.env.id} as it is made here: {problem}") from None
     for who, told in tree["env"]["counts"]["episodes"].items():
@@ -91,6 +153,7 @@ def stepped_once(optimiser):
     twin.step()
     return twin.state_dict()["state"]
 
+# %% ../../nbs/6_training/631_checks.ipynb #7cf41200
 def check_moments(optimiser, saved):
     "FileProblem where an optimiser's saved state does not belong to its parameters"
     if not saved["state"]: return                         # it never stepped

@@ -45,6 +45,7 @@ def half_written(path):
     there = [*path.iterdir(), *(path / "checkpoints").glob(".*")]
     return [file for file in there if HALF.fullmatch(file.name) and not file.is_dir()]
 
+# %% ../../nbs/6_training/671_claims.ipynb #9daf31a3
 def files_of(path):
     "The files that a run wrote into its folder, but for its marker"
     flat = [file for file in path.iterdir() if file.is_file() and OURS.fullmatch(file.name)]
@@ -68,7 +69,7 @@ def claimed(path):
     "A run's folder, made if it was not there, that nobody else writes into; RunProblem where somebody does"
     wrong = not_a_run(path)
     if wrong: raise RunProblem(wrong)
-    lock = FileLock(path / ".lock", timeout=0)
+    lock = FileLock(path / ".lock", timeout=.3)         # who only looks may ask for it as well, for an instant
     try:
         path.mkdir(parents=True, exist_ok=True)
         (path / MARKER).touch()

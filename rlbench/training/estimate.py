@@ -78,6 +78,7 @@ def by_action(features, # (B, F)
     "Features of observation and action (B, A * F)"
     return (weight[:, :, None] * features[:, None]).reshape(len(features), -1)
 
+# %% ../../nbs/6_training/651_estimate.ipynb #be96e02f
 def linear_values(x, x_next, rew, gamma, count):
     "Weights of values of what is done (B, D) and then of what follows (B, D), each row so often (B,)"
     system = (x * count[:, None]).T @ (x - gamma * x_next)
@@ -140,6 +141,7 @@ def whole_episodes(evidence, count):
     "Importance sampling: returns, by the weight of the whole episode"
     return np.average(np.exp(evidence.log_weight[-1]) * evidence.rew.sum(0), weights=count)
 
+# %% ../../nbs/6_training/651_estimate.ipynb #c5c6cd86
 def per_decision(evidence, count):
     "The same for every reward, by the weight of the steps before it"
     return np.average((np.exp(evidence.log_weight) * evidence.rew).sum(0), weights=count)
@@ -149,6 +151,7 @@ def weighted(evidence, count):
     "Returns, by the share that an episode has of all weights"
     return (shares(evidence.log_weight[-1], count) * evidence.rew.sum(0)).sum()
 
+# %% ../../nbs/6_training/651_estimate.ipynb #04429f74
 def weighted_per_decision(evidence, count):
     "Rewards, by the share that an episode has of all weights at that time"
     return (shares(evidence.log_weight, count) * evidence.rew).sum()
@@ -159,6 +162,7 @@ def direct(evidence, count):
     _, would, _ = evidence.values(count)
     return np.average(would[0], weights=count)
 
+# %% ../../nbs/6_training/651_estimate.ipynb #94563a6c
 def doubly_robust(evidence, count):
     "Values, corrected along the episodes from the last row to the first"
     q, v, follows = evidence.values(count)
@@ -195,6 +199,7 @@ def left_out(method, evidence, groups):
     group = np.arange(evidence.trials.valid.shape[1]) % groups
     return np.array([method(evidence, (group != one).astype(float)) for one in range(groups)])
 
+# %% ../../nbs/6_training/651_estimate.ipynb #ce1c3bb5
 def scatter(without): # (groups,) estimates without one group each
     "Half the width of the 95 % interval that they tell; any width where there is but one"
     if len(without) < 2: return np.inf
@@ -208,6 +213,7 @@ def missing_weight(evidence):
     "How much of what the policy would do never happened, 0 to 1"
     return max(0., 1 - np.exp(evidence.log_weight[-1]).mean())
 
+# %% ../../nbs/6_training/651_estimate.ipynb #7a1b637e
 TAKEN = {"is": 0, "pdis": 0, "wis": 1} # for the return of what is missing: nothing, or the whole of what is found
 
 def with_missing(low, high, method, evidence):
@@ -308,6 +314,7 @@ def check_method(method):
     if method not in METHODS:
         raise ConfigError(unknown("method", method, METHODS))
 
+# %% ../../nbs/6_training/651_estimate.ipynb #a33c2c9f
 def discount_for(judged, gamma):
     "The discount that is asked for, or the policy's own; ConfigError where nobody says one"
     if gamma is None and judged.gamma is None:

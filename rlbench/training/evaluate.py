@@ -14,9 +14,8 @@ import numpy as np
 
 from ..core.settings import check_flags, whole_number
 from ..envs.env import Ended, EnvProblem
-from ..envs.find import find
 from .checkpoints import trainer_of
-from .visits import visitors
+from .visits import fresh_envs, visitors
 
 # %% ../../nbs/6_training/65_evaluate.ipynb #b2b95248
 @dataclass(frozen=True)
@@ -75,6 +74,7 @@ def begin_anew(env, i):
                          "end it; pass what makes one environment, or a larger longest")
     env.begin(i)
 
+# %% ../../nbs/6_training/65_evaluate.ipynb #5c1b4633
 def cut_short(env, longest):
     "End the episodes of environments in which one has so many steps -> {behaviour: [Ended, …]}; others begin there"
     cut = {name: [] for name in env.episodes}
@@ -121,7 +121,7 @@ def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or f
     longest = whole_number("evaluate: longest", longest, low=1)
     check_flags(greedy=greedy)
     begin, actors = visitors(trainer, whole_number("evaluate: seed", seed))
-    with contextlib.closing(find(trainer.source, trainer.env_settings).vector(num_envs, native=False)) as env:
+    with contextlib.closing(fresh_envs(trainer, num_envs)) as env:
         share = ceil(episodes / env.num_envs)             # a vector from outside has as many as it has
         played = play_to_end(env, env.reset(begin), actors, trainer.learners if greedy else {}, share, longest)
     found = {name: one.counted(share) for name, one in played.items()}

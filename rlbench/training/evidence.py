@@ -16,9 +16,8 @@ import torch
 from ..algos.streaming import RewardScale, Streaming
 from ..buffers.returns import discounted
 from ..core.batch import Batch, as_numpy, each
-from ..envs.find import find
 from .actor import to_tensors
-from .visits import chosen_one, one_step, visitors
+from .visits import chosen_one, fresh_envs, one_step, visitors
 
 # %% ../../nbs/6_training/637_evidence.ipynb #7ccd16e4
 def in_one(rows):
@@ -53,7 +52,7 @@ def recorded(trainer, who, way, steps, seconds, seed):
     "Some steps in a fresh environment, one of WAYS -> Batch (n, ...)"
     begin, actors = visitors(trainer, seed)
     if way == "chance": actors[who] = beginner(trainer, who)
-    with contextlib.closing(find(trainer.source, trainer.env_settings).vector(1, native=False)) as env:
+    with contextlib.closing(fresh_envs(trainer, 1)) as env:
         return some_steps(env, env.reset(begin), actors, trainer.learners, who, way == "greedy", steps, seconds)
 
 # %% ../../nbs/6_training/637_evidence.ipynb #78df68e5

@@ -16,13 +16,12 @@ from ..buffers.returns import cuts, discounted
 from ..core.batch import each
 from ..core.settings import whole_number
 from ..core.words import ConfigError
-from ..envs.find import find
 from .actor import to_tensors
 from .checkpoints import trainer_of
 from .evidence import beliefs
 from .learning_findings import correlation
 from .record import played_rows
-from .visits import chosen_one, visitors
+from .visits import chosen_one, fresh_envs, visitors
 
 # %% ../../nbs/6_training/653_hindsight.ipynb #b621ecaa
 def completed_returns(rows,  # Batch (T, N, ...) with next_obs, rew, term, trunc
@@ -120,7 +119,7 @@ def value_against_return(trainer,         # whose: a Trainer, or a run's id, fol
     actor = actors[who]
     check_measurable(actor, trainer.obs[who])
     greedy = plays_greedily(actor, trainer.obs[who])
-    with contextlib.closing(find(trainer.source, trainer.env_settings).vector(1, native=False)) as env:
+    with contextlib.closing(fresh_envs(trainer, 1)) as env:
         found = played_rows(env, env.reset(begin), actors, trainer.learners, who, greedy, episodes, longest)
     rows, valid = (each(lambda *steps: np.stack(steps), *column) for column in zip(*found))
     return hindsight_of(rows, valid, actor, greedy)

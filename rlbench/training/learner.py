@@ -34,6 +34,7 @@ from .actor import NoiseStream, to_tensors
 class NotFinite(ArithmeticError):
     "Numbers that ran away, noticed before they spread"
 
+# %% ../../nbs/6_training/61_learner.ipynb #b2bc4e36
 def wrong_parts(named):
     "Which parts of a loss are not finite, and in which rows of the minibatch first, in words"
     told = []
@@ -148,6 +149,7 @@ def shapes_of(column):
     "Shapes of a column's parts, without the two leading axes"
     return [(name, x.shape[2:]) for name, x in columns(Batch(it=column))]
 
+# %% ../../nbs/6_training/61_learner.ipynb #4263b808
 def types_of(column):
     "Kinds of a column's parts: numbers of any precision are of one kind"
     words = dict(f="floats", i="integers", u="integers", b="bools")
@@ -185,6 +187,7 @@ def leaf_spaces(name, space):
         for part, inner in parts.items():
             yield from leaf_spaces(f"{name}.{part}", inner)
 
+# %% ../../nbs/6_training/61_learner.ipynb #a0df36b8
 def check_held(memory, spec):
     "ConfigError where a memory holds what is in no space of a task; FileProblem where it lies in files"
     spaces = dict(obs=spec.observation_space, act=spec.action_space, next_obs=spec.observation_space)
@@ -233,6 +236,7 @@ def memory_for(settings, spec, given):
 # %% ../../nbs/6_training/61_learner.ipynb #3dfe133c
 class Paced:
     "By which settings a learner learns, and how long until it can"
+    by_hand = ()        # ordinals of the first environment's rows in which a person acted
 
     @property
     def ready(self):
@@ -251,6 +255,14 @@ class Paced:
         self.due -= 1
         if self.moving: self.tick()
         if self.due <= 0: self.ask()
+
+    def mark(self):
+        "In the newest row of the first environment a person chose the action"
+        if self.settings.offline:
+            return                  # it keeps no rows of its own
+        newest = int(self.memory.written[0]) - 1
+        held = newest - self.memory.capacity
+        self.by_hand = [one for one in self.by_hand if one > held] + [newest]
 
     def adopt(self, settings):
         "Learn by these settings from now on"
@@ -344,6 +356,7 @@ def moved(rows, device):
     "Copies of tensors on a device, and of arrays"
     return each(lambda column: column.copy() if isinstance(column, np.ndarray) else column.to(device, copy=True), rows)
 
+# %% ../../nbs/6_training/61_learner.ipynb #6c6dad96
 def last_on(last, device):
     "A Taken as it was written down, its tensors on a device"
     return last | dict(batch=moved(last["batch"], device), parts=moved(last["parts"], device))
@@ -358,6 +371,7 @@ def chained(*columns):
     "Arrays or tensors one after another"
     return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else torch.cat(columns)
 
+# %% ../../nbs/6_training/61_learner.ipynb #f22b9d9d
 def joined(data, todo, more_data, more_todo):
     "Both data in one, and a to-do list for it; ValueError where their columns differ"
     if set(data) != set(more_data):
@@ -429,6 +443,7 @@ def is_named(parts):
     named = all(isinstance(name, str) for name in parts)
     return named and all(isinstance(part, torch.Tensor) or is_named(part) for part in parts.values())
 
+# %% ../../nbs/6_training/61_learner.ipynb #f6c1ffef
 def told_parts(parts):
     "What stands there instead of {name: tensor}, in words"
     if not isinstance(parts, dict): return type(parts).__name__

@@ -27,9 +27,10 @@ from .meanings import MEANINGS
 
 # %% ../../nbs/6_training/639_learning_findings.ipynb #b9c82031
 def default_of(algo, name):
-    "What a setting is where nobody sets it"
-    return next(field.default for field in fields(type(algo)) if field.name == name)
+    "What a setting is where nobody sets it; of what cannot be set, what it is"
+    return next((field.default for field in fields(type(algo)) if field.name == name), getattr(algo, name, None))
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #2e1b2d62
 def back_to_default(evidence, *names):
     "{name: its default} of the settings that there are and that differ from it"
     algo = evidence.learner.settings
@@ -73,10 +74,10 @@ def rate_apart(evidence, name):
 # %% ../../nbs/6_training/639_learning_findings.ipynb #3329354b
 def strange_rate(evidence):
     "A learning rate far from the usual one"
-    if evidence.algo.update:
-        return None                  # of a table's step size anything up to 1 makes sense
     apart = {name: rate_apart(evidence, name) for name in RATES}
     strange = {name: ratio for name, ratio in apart.items() if ratio > 20 or ratio < 1 / 50}
+    if evidence.algo.update:             # of a table's step size anything up to 1 makes sense, but next to nothing
+        strange = {name: ratio for name, ratio in strange.items() if ratio < 1 or getattr(evidence.algo, name) > 1}
     if not strange: return None
     name, ratio = next(iter(strange.items()))
     much = f"{ratio:,.0f} times" if ratio > 1 else f"1/{1 / ratio:,.0f} of"
@@ -108,6 +109,7 @@ def in_units(evidence):
     "Whether targets are in the units of the reward"
     return not getattr(evidence.algo, "normalize_reward", False)
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #3b405651
 def ended(evidence, rows):
     "(B,) whether the task ended an episode with each row: as the memory has it, where that still holds them"
     memory = evidence.learner.memory
@@ -155,6 +157,7 @@ def correlation(x, y):
     if len(x) < 3 or not x.std() or not y.std(): return 0.
     return float(np.corrcoef(x, y)[0, 1])
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #2bb7c63b
 @torch.no_grad()
 def errors_now(evidence, rows):
     "(B,) one-step errors of rows by the networks of this moment; None where there are none"
@@ -189,6 +192,7 @@ def fresh_minibatch(twin, learner):
     index = learner.todo[0]
     return learner.data if index is None else learner.data[index]
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #fd585937
 def over_and_over(evidence, steps=30):
     "Named parts of a minibatch before and after some steps on it, in a copy of the run; or nothing"
     last = evidence.learner.last
@@ -282,6 +286,7 @@ def action_shares(evidence, obs):
     probs = evidence.algo.probs(evidence.learner.nets, to_tensors(obs, evidence.learner.device))
     return None if probs is None else as_numpy(probs).astype(float)
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #897bad2f
 def entropy_share(probs):
     "Entropy of each row over its largest"
     return -(probs * np.log(np.maximum(probs, 1e-12))).sum(-1) / math.log(probs.shape[-1])
@@ -292,6 +297,7 @@ def mean_return(rows):
     ret = episodes_of(rows).ret
     return ret.mean() if len(ret) else rows.rew.sum()
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #4674a21d
 def no_better(evidence):
     "Whether neither policy gets more than chance does"
     chance = episodes_of(evidence.chance).ret
@@ -332,17 +338,25 @@ def same_everywhere(evidence):
         weight=.65, changes=back_to_default(evidence, "lr"),
         numbers={"probability of the first action": probs[:, 0]})
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #be634229
+def bearable_entropy(evidence):
+    "The largest weight of entropy that makes sense: far from the default, or more than what a step is paid"
+    usual = default_of(evidence.algo, "ent_coef")
+    if isinstance(usual, float): return 10 * max(usual, .005)
+    paid = np.abs(evidence.exploring.rew)
+    return paid[paid > 0].mean() if paid.any() else 1.
+
 # %% ../../nbs/6_training/639_learning_findings.ipynb #c680e8de
 def kept_random(evidence):
     "The policy is paid far more than usual for being undecided"
     now = getattr(evidence.algo, "ent_coef", None)
-    usual = default_of(evidence.algo, "ent_coef") if now is not None else None
-    if not isinstance(now, float) or not isinstance(usual, float) or now < 10 * max(usual, .005):
+    if not isinstance(now, float) or now <= bearable_entropy(evidence):
         return None
+    usual = default_of(evidence.algo, "ent_coef")
     return Finding(
-        "kept_random", f"the weight of entropy, ent_coef, is {now:g}, and {usual:g} by default",
+        "kept_random", f"the weight of entropy, ent_coef, is {now:g}; by default it is {usual or 'found by itself'}",
         "undecided is worth more than well paid, so the policy stays undecided",
-        f"go back to ent_coef={usual:g}",
+        f"go back to ent_coef={usual}",
         weight=.7, changes=back_to_default(evidence, "ent_coef"))
 
 # %% ../../nbs/6_training/639_learning_findings.ipynb #9bcf81b1
@@ -356,6 +370,7 @@ def hidden_outputs(net, obs):
         found.append(as_numpy(x))
     return found[:-1] if len(found) > 1 else found
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #b0d55e22
 def is_stuck(out):
     "(units,) whether a unit gives the same whatever it sees, at one of its ends"
     return (np.ptp(out, axis=0) < 1e-3) & ((out[0] == 0) | (np.abs(out[0]) > .99))
@@ -413,14 +428,17 @@ def clipped_away(evidence):
 # %% ../../nbs/6_training/639_learning_findings.ipynb #39eb55b4
 def no_exploration(evidence):
     "Values of actions are learned, and none but the best is ever tried"
-    epsilon = getattr(evidence.algo, "epsilon", None)
-    noisy = getattr(evidence.algo, "noisy", False) or getattr(evidence.algo, "exploration", "epsilon") != "epsilon"
-    if epsilon is None or noisy or epsilon > 1e-4: return None
+    algo = evidence.algo
+    by_epsilon = getattr(algo, "exploration", "epsilon") == "epsilon" and not getattr(algo, "noisy", False)
+    name = "epsilon" if by_epsilon else "exploration_noise"
+    size = getattr(algo, name, None)
+    hopes = getattr(algo, "initial", 0)                   # who expects more of what was not tried, tries it
+    if size is None or size > 1e-4 or hopes: return None
     return Finding(
-        "no_exploration", f"exploration stands at epsilon = {epsilon:g} after {evidence.trainer.steps:,} steps",
+        "no_exploration", f"exploration stands at {name} = {size:g} after {evidence.trainer.steps:,} steps",
         "an action that looked bad once is never tried again",
-        "let epsilon fall more slowly, and not to 0",
-        weight=.6, changes=back_to_default(evidence, "epsilon"))
+        f"let {name} fall more slowly, and not to 0",
+        weight=.6, changes=back_to_default(evidence, name))
 
 # %% ../../nbs/6_training/639_learning_findings.ipynb #b6ffc164
 def only_exploration(evidence):
@@ -428,6 +446,9 @@ def only_exploration(evidence):
     epsilon = getattr(evidence.algo, "epsilon", None)
     if epsilon is None or epsilon < .6 or evidence.learner.updates < 1000:
         return None
+    told = evidence.learner.settings.epsilon
+    if isinstance(told, Schedule) and told.at(3 * evidence.trainer.steps) < .6:
+        return None                                       # it is on its way down
     return Finding(
         "only_exploration", f"exploration still stands at epsilon = {epsilon:.2g} after "
         f"{evidence.learner.updates:,} updates",
@@ -473,7 +494,7 @@ def greedy_is_worse(evidence):
     "The greedy policy gets less than the one that tries things out"
     greedy = episodes_of(evidence.greedy).ret
     exploring = episodes_of(evidence.exploring).ret
-    if len(greedy) < 2 or len(exploring) < 2: return None
+    if len(greedy) < 5 or len(exploring) < 5: return None
     error = math.hypot(greedy.std() / math.sqrt(len(greedy)), exploring.std() / math.sqrt(len(exploring)))
     gap = exploring.mean() - greedy.mean()
     if gap < 3 * error + .5 * abs(exploring.mean()): return None

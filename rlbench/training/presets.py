@@ -117,6 +117,7 @@ def nearest_presets(found, env, algo):
     if envs: return f"for {algo} there are some for {', '.join(envs)}"
     return f"there are some for {', '.join(dict.fromkeys(world for world, _ in found))}"
 
+# %% ../../nbs/6_training/625_presets.ipynb #b0c3bf48
 def preset_for(name, # of the preset, such as "tuned"
                env,  # id of the environment
                algo):# name of the algorithm

@@ -12,10 +12,9 @@ import numpy as np
 
 from ..buffers.ring import Ring
 from ..core.settings import whole_number
-from ..envs.find import find
 from .checkpoints import trainer_of
 from .evaluate import cut_short
-from .visits import chosen_one, one_step, visitors
+from .visits import chosen_one, fresh_envs, one_step, visitors
 
 # %% ../../nbs/6_training/652_record.ipynb #3904d290
 def played_rows(env, obs, actors, learners, who, greedy, episodes, longest):
@@ -45,7 +44,7 @@ def record(run,             # whose policy: a Trainer, or a run's id, folder or 
     episodes = whole_number("record: episodes", episodes, low=1)
     longest = whole_number("record: longest", longest, low=1)
     begin, actors = visitors(trainer, whole_number("record: seed", seed))
-    with contextlib.closing(find(trainer.source, trainer.env_settings).vector(1, native=False)) as env:
+    with contextlib.closing(fresh_envs(trainer, 1)) as env:
         found = played_rows(env, env.reset(begin), actors, trainer.learners, who, greedy, episodes, longest)
     ring = Ring(len(found), len(found[0][1]))
     for rows, valid in found:

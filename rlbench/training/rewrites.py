@@ -36,6 +36,7 @@ def is_narrow(node):
     left, right = node.args
     return left.target is aten.t.default and right.meta["val"].shape[1] in NARROW
 
+# %% ../../nbs/6_training/614_rewrites.ipynb #69fb5950
 def other_way_round(graph, node):
     "A'B as (B'A)'"
     left, right = node.args

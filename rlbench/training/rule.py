@@ -31,6 +31,7 @@ class BrokenOff(RuntimeError):
                          "or by Ctrl-C, or another thread works on it; environment, memory and counters may not "
                          "agree. Go back by restore(snapshot), or load a checkpoint")
 
+# %% ../../nbs/6_training/62_rule.ipynb #4146db63
 class Lost(NamedTuple):
     "An environment that could not be put back where the run is"
     why: str
@@ -89,6 +90,7 @@ class RunState:
         self.learning = True
         self.exploring = True
         self.metrics = Metrics()
+        self.chosen = {}                                  # {behaviour: (1, ...)} by hand, for the next step's first row
         self.watchers = []                                # called with (self, event); they read and do not write
         self.clock = Timers()
         self.laps = deque(maxlen=100_000)                 # when things began and ended, not yet added up by the clock
@@ -160,6 +162,18 @@ def metrics_row(run):
         row |= learner_row(learner, "" if single else f"{name}/")
     return row
 
+# %% ../../nbs/6_training/62_rule.ipynb #17e3d0b4
+def overruled(chosen,  # {behaviour: (actions (N, ...), what is stored beside them)}
+              by_hand): # {behaviour: (1, ...)} what a person chose
+    "The same, and in the first row what a person chose"
+    changed = dict(chosen)
+    for name, act in by_hand.items():
+        acts, beside = chosen[name]
+        acts = acts.copy()
+        acts[0] = act[0]
+        changed[name] = acts, beside
+    return changed
+
 # %% ../../nbs/6_training/62_rule.ipynb #21a38f46
 class Rule(RunState):
     "What happens next"
@@ -178,6 +192,7 @@ class Rule(RunState):
     def collect(self):
         "One step in every environment"
         chosen = {name: actor.act(self.obs[name], not self.exploring) for name, actor in self.actors.items()}
+        if self.chosen: chosen = overruled(chosen, self.chosen)
         acted = perf_counter()
         before = self.env.steps
         steps = self.env.step({name: act for name, (act, _) in chosen.items()})
@@ -189,9 +204,12 @@ class Rule(RunState):
                                      next_obs=step.next_obs, **extra)
             if name in self.learners:
                 self.learners[name].add(row, step.valid)
+                if name in self.chosen and step.valid[0]:
+                    self.learners[name].mark()
             if self.actors[name].carry is not None:
                 self.actors[name].begin(step.first)
             self.obs[name] = step.obs
+        self.chosen = {}
         if self.env.steps // self.log_every > before // self.log_every:
             self.metrics.add(metrics_row(self))
         return self.tell(Event("collect", name, row, rows, steps), acted, stepped)

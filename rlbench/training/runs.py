@@ -79,6 +79,7 @@ def row_in(line):
     except (ValueError, RecursionError): return {}
     return row if isinstance(row, dict) else {}
 
+# %% ../../nbs/6_training/67_runs.ipynb #bbafd284
 def numbers_in(rows, name):
     "[(number of this name, row), …] of the rows that have one"
     return [(row[name], row) for row in rows if type(row.get(name)) in (int, float)]
@@ -148,10 +149,12 @@ def found_by_name(trainer, found):
     "{behaviour: Evaluation} of what `evaluate` gave, which is a bare one of a single behaviour"
     return found if isinstance(found, dict) else dict.fromkeys(trainer.actors, found)
 
+# %% ../../nbs/6_training/67_runs.ipynb #907ea126
 def steps_of(trainer, found):
     "Steps that an evaluation took"
     return max(int(one.lengths.sum()) for one in found_by_name(trainer, found).values())
 
+# %% ../../nbs/6_training/67_runs.ipynb #4cc2ba1e
 def evaluation_row(trainer, found, tried): # evaluations of greedy and of exploring play
     "They as a row of metrics"
     row = dict(steps=trainer.steps, updates=trainer.updates)
@@ -180,6 +183,7 @@ def tell_evaluation(trainer, episodes, hooks):
 class GreedyFallsShort(UserWarning):
     "Greedy play returns far less than the play that it was learned from"
 
+# %% ../../nbs/6_training/67_runs.ipynb #b4897e7d
 def short_of(tried, found): # returns of exploring and of greedy episodes
     "How far greedy play lies below exploring play, in words; nothing where it may be chance"
     if min(len(tried), len(found)) < 5: return ""

@@ -49,6 +49,8 @@ class TrainerSettings:
     log_every: int = hp(1000, "environment steps between two rows of metrics", low=1, live=False)
     threads: int = hp(1, "torch threads while running; small networks are fastest with one", up="networks are large",
                       low=1, high=1024, live=False)
+    observation_names: str = hp("", "names of the numbers of an observation, units in brackets: \"x (m), v (m/s)\""
+                                    "; empty: as the environment or its manual says")
     traced: bool = hp(False, "write the operations of an update down once and run that list: the same numbers, less "
                      "Python, after a second or two", up="networks are small", live=False)
     compiled: bool = hp(False, "the same as a program of torch's compiler: less time again, after seconds for each "
@@ -154,6 +156,22 @@ def new_actors_and_learners(env, cast, config, streams, memories):
         actors[name] = learners[name].actor
     return actors, learners
 
+# %% ../../nbs/6_training/63_setup.ipynb #4e465c40
+def told_hands(trainer):
+    "What people did with their own hands, as part of a state; nothing where nobody did"
+    marks = {name: np.array(learner.by_hand) for name, learner in trainer.learners.items() if learner.by_hand}
+    told = dict(marks=marks) if marks else {}
+    if trainer.chosen: told["chosen"] = trainer.chosen
+    return dict(by_hand=told) if told else {}
+
+# %% ../../nbs/6_training/63_setup.ipynb #72657313
+def take_hands(trainer, told):
+    "Go back to what `told_hands` told"
+    trainer.chosen = snapshot(told.get("chosen", {}))
+    marks = told.get("marks", {})
+    for name, learner in trainer.learners.items():
+        learner.by_hand = marks[name].tolist() if name in marks else []
+
 # %% ../../nbs/6_training/63_setup.ipynb #cbf69e6b
 SWITCHES = ("collecting", "learning", "exploring")
 PARTS = ("actors", "learners", "obs", "env", "metrics", "streams", "config", *SWITCHES)
@@ -167,7 +185,7 @@ def state_of(trainer):
     parts = dict(metrics=trainer.metrics, streams=trainer.streams, config=trainer.config)
     told = {name: part.state() for name, part in parts.items()}
     told["env"] = trainer.lost.place if trainer.lost else trainer.env.state()
-    return dict(actors=actors, learners=learners, obs=trainer.obs, **told, **switches)
+    return dict(actors=actors, learners=learners, obs=trainer.obs, **told, **switches, **told_hands(trainer))
 
 # %% ../../nbs/6_training/63_setup.ipynb #427fccb3
 def begin_afresh(trainer, counts):
@@ -230,6 +248,7 @@ def put_back(trainer, tree):
     for name, inner in tree["learners"].items():
         trainer.learners[name].restore(inner)
         trainer.learners[name].adopt(trainer.config.values[name])
+    take_hands(trainer, tree.get("by_hand", {}))
     trainer.metrics.restore(snapshot(tree["metrics"]))
     trainer.obs = snapshot(tree["obs"])
     for name in SWITCHES:
@@ -301,6 +320,7 @@ def check_complete(path, tree):
     if not isinstance(tree["env"], (str, type(None))):
         raise FileProblem(f"{path}: env: {type(tree['env']).__name__}, expected a name")
 
+# %% ../../nbs/6_training/63_setup.ipynb #187cf527
 def checked_source(path, given, saved):
     "The environment to load a run with; FileProblem where it must be given"
     source = saved if given is None else given
@@ -384,8 +404,10 @@ def change(config, source, changes):
                                   f"start a new one with {name}={value!r}")
     config.add(source, changes)
 
+# %% ../../nbs/6_training/63_setup.ipynb #6b6f7f67
 def go_on_by(trainer, config):
     "A trainer and its learners go on by the settings of a config"
     trainer.settings = config.values["trainer"]
+    trainer.env.named = trainer.settings.observation_names
     for name, learner in trainer.learners.items():
         learner.adopt(config.values[name])

@@ -159,6 +159,7 @@ def counting_methods(spec, finds):
     if not seen: return []
     return [table] if finds else [bonus, table]
 
+# %% ../../nbs/6_training/69_suggest.ipynb #800673f0
 def methods(spec, model, rate, finds=True):
     "[(algorithm, why), …] that fit a task, the first choice first"
     planned = [("value_iteration", "the world is small and its model is known: its values can be computed")]
@@ -336,6 +337,7 @@ def data_named(memory):
     if not isinstance(memory, (str, Path)): return "memory", memory
     return repr(str(memory)), read_memory(memory)
 
+# %% ../../nbs/6_training/69_suggest.ipynb #999d9e61
 def check_asked(env, seconds, memory):
     "ConfigError where what is asked of `suggest` cannot be answered"
     if not fits(float, seconds) or not seconds > 0:

@@ -57,13 +57,23 @@ ASK = """async code => {
   return text.trim(); }"""
 SHUTDOWN = "async () => { await window.jupyterapp.shell.currentWidget?.sessionContext?.shutdown(); }"
 # A picture that is replaced while it is decoded is looked at once more; one that is broken stays broken
+# of SVG: as it is without a theme
 PIXELS = """async el => {
+  const svg = el.querySelector('svg');
+  if (svg) {
+    const copy = svg.cloneNode(true), [, , width, height] = svg.getAttribute('viewBox').split(' ');
+    copy.setAttribute('width', width);
+    copy.setAttribute('height', height);
+    el = new Image();
+    el.src = 'data:image/svg+xml,' + encodeURIComponent(new XMLSerializer().serializeToString(copy));
+  }
   for (let left = 20; el.decode; left--) {
     try { await el.decode(); break; }
     catch (error) { if (!left) throw error; await new Promise(done => setTimeout(done, 50)); } }
   const c = document.createElement('canvas');
   c.width = el.naturalWidth || el.width; c.height = el.naturalHeight || el.height;
-  const x = c.getContext('2d'); x.drawImage(el, 0, 0);
+  const x = c.getContext('2d');
+  x.fillStyle = 'white'; x.fillRect(0, 0, c.width, c.height); x.drawImage(el, 0, 0);
   const d = x.getImageData(0, 0, c.width, c.height).data; let hash = 0, ink = 0;
   for (let i = 0; i < d.length; i += 4) {
     hash = (hash * 31 + d[i] + 7 * d[i+1] + 13 * d[i+2]) | 0; if (d[i] + d[i+1] + d[i+2] < 740) ink++; }
@@ -97,6 +107,7 @@ class Server:
         self.env = os.environ | {name: str(folder / sub) for name, sub in own.items()}
         for sub in (*own.values(), "files"): (folder / sub).mkdir()
         self.env |= dict(PYTHONPATH=str(ROOT), OMP_NUM_THREADS="1", JUPYTER_PREFER_ENV_PATH="1",
+                         RLBENCH_CONFIG_DIR=str(folder / "rlbench"),
                          NO_PROXY="127.0.0.1,localhost")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -235,7 +246,7 @@ class Lab(OnePage):
         return self.page.evaluate(ERRORS)
 
     def pixels(self, selector):
-        "width, height, hash and ink (count of pixels that are not nearly white) of an <img> or <canvas>"
+        "width, height, hash and ink (count of pixels that are not nearly white) of an image, a canvas or SVG"
         place = self.page.locator(selector)
         place.wait_for(state="visible")
         return place.evaluate(PIXELS)

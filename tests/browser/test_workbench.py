@@ -44,7 +44,8 @@ def workers(lab):
 
 def test_a_step_changes_counters_and_pictures(lab):
     page = start(lab, CARTPOLE)
-    before = {name: lab.pixels(f".rl-image-{name}") for name in ("curve", "frame", "values", "actions", "update")}
+    before = {name: lab.pixels(f".rl-image-{name}") for name in ("curve", "frame", "values", "actions")}
+    assert page.locator(".rl-view-update").is_hidden()            # nothing to see yet
     assert counter(page, "steps") == 0
     page.locator(".rl-step-step").click()
     page.locator(".rl-status", has_text="steps 2").wait_for()
@@ -53,8 +54,8 @@ def test_a_step_changes_counters_and_pictures(lab):
         assert after[name]["hash"] != before[name]["hash"] and after[name]["ink"] > 300, name
     page.locator(".rl-step-iteration").click()
     page.locator(".rl-status", has_text="updates 16").wait_for()
-    for name in ("update", "actions"):      # 16 updates move a probability by a pixel, one step need not
-        assert lab.pixels(f".rl-image-{name}")["hash"] != before[name]["hash"], name
+    assert lab.pixels(".rl-image-actions")["hash"] != before["actions"]["hash"]   # 16 updates move a bar by a pixel
+    assert lab.pixels(".rl-image-update")["ink"] > 300
     assert "Next: environment step; update after 64 more steps" in page.locator(".rl-status").inner_text()
     shot(page, "cartpole-ppo-light")
 
@@ -140,6 +141,9 @@ def test_an_error_is_shown(lab):
     shot(page, "error-light")
 
 
+SHADE = "([part, what]) => getComputedStyle(part)[what].match(/[0-9.]+/g).slice(0, 3).map(Number)"
+
+
 def test_a_small_world_is_clicked_and_read_by_keyboard(lab):
     page = start(lab, CLIFF, theme="JupyterLab Dark")
     page.locator(".rl-step-episode").click()
@@ -155,8 +159,9 @@ def test_a_small_world_is_clicked_and_read_by_keyboard(lab):
     page.locator(".rl-pick-truth select").select_option(label="error of the value")
     page.locator(".rl-pick-learned select").select_option(label="learned Q of each action")
     page.locator(".rl-grid-learned .rl-wedge").first.wait_for()
-    dark = lab.pixels(".rl-image-curve")
-    assert dark["ink"] == dark["width"] * dark["height"]          # a dark face: no pixel is nearly white
+    words = page.locator(".rl-image-curve text", has_text="environment steps")
+    assert min(page.evaluate(SHADE, [words.element_handle(), "fill"])) > 150          # bright words on a dark card
+    assert max(page.evaluate(SHADE, [page.locator(".rl-view-curve").element_handle(), "backgroundColor"])) < 80
     page.locator(".rl-play").click()
     page.wait_for_timeout(2000)
     page.locator(".rl-pause").click()
@@ -283,6 +288,7 @@ def test_settings_stay_in_view_at_any_width(lab):
     page = start(lab, CARTPOLE)
     page.locator(".rl-step-iteration").click()
     page.locator(".rl-status", has_text="updates 16").wait_for()
+    lab.ask("wb.arrange(side='open')")                          # else it is shut where it would leave no room
     for width in (900, 1280, 1440, 1920):
         page.set_viewport_size(dict(width=width, height=900))
         page.wait_for_timeout(300)
@@ -290,13 +296,10 @@ def test_settings_stay_in_view_at_any_width(lab):
         views, side = boxes(page)
         assert side["x"] > views["x"] and abs(side["y"] - views["y"]) < 5
         assert side["x"] + side["width"] <= width
-        card = page.locator(".rl-card").nth(1).bounding_box()
-        rest = (views["width"] + 8) % (card["width"] + 8)
-        assert min(rest, card["width"] + 8 - rest) < 3          # cards share all of the width: no gap
         page.locator(".rl-keys").scroll_into_view_if_needed()   # the last line of the page
         page.wait_for_timeout(100)
         side = boxes(page)[1]
-        assert -.1 * side["height"] <= side["y"] < 400          # it ends where the cards end, and may begin just above
+        assert side["y"] < 400 < side["y"] + side["height"]     # it ends where the cards end, and may begin above
         page.locator(".rl-title").scroll_into_view_if_needed()
     page.set_viewport_size(dict(width=600, height=900))         # as 900 with the file browser open
     page.wait_for_timeout(300)
@@ -308,7 +311,7 @@ NAMELESS = """() => {
   const named = part => part.title || part.getAttribute('aria-label') || part.innerText || part.alt
     || [...part.labels ?? []].some(label => label.innerText.trim());
   const seen = part => part.offsetParent || part.closest('svg');
-  const kinds = 'input, select, button, img, [role=slider], [role=grid]';
+  const kinds = 'input, select, button, img, [role=img], [role=slider], [role=grid]';
   const parts = document.querySelectorAll(`.rl-root :is(${kinds})`);
   return [...parts].filter(part => seen(part) && !named(part)).map(part => part.outerHTML); }"""
 UNTOLD = """() => [...document.querySelectorAll('.rl-hp [class*=rl-hp-]')]
@@ -321,7 +324,7 @@ def test_everything_has_a_name_and_every_setting_a_tooltip(lab):
     page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40"))
     page.wait_for_timeout(500)
     assert (page.evaluate(NAMELESS), page.evaluate(UNTOLD), page.evaluate(LIVE)) == ([], [], 1)
-    assert page.locator(".rl-image-curve").get_attribute("alt") == "Learning curve: no episode has ended yet"
+    assert page.locator(".rl-image-curve").get_attribute("aria-label") == "Learning curve: no episode has ended yet"
     assert page.locator(".rl-speed [role=slider]").get_attribute("aria-valuetext") == "full speed"
     page.locator(".rl-step-update").click()
     page.locator(".rl-status", has_text="updates 1").wait_for()

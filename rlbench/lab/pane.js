@@ -1,0 +1,45 @@
+// Words or a picture as HTML. What is at rest comes as a trait; what moves comes for many panes in one message, by their keys.
+const places = (globalThis.rlbenchPanes ??= new Map());        // key -> the functions that show HTML where a pane is
+const receive = (bundle) => {
+  for (const [key, html] of Object.entries(bundle)) for (const show of places.get(key) ?? []) show(html);
+};
+
+function initialize({ model }) {
+  model.on("msg:custom", receive);
+  return () => model.off("msg:custom", receive);
+}
+
+function render({ model, el, signal }) {
+  const key = model.get("key");
+  let next = "", shown = null, asked = false;
+  const paint = () => {
+    asked = false;
+    if (next === shown || signal.aborted) return;
+    el.innerHTML = shown = next;
+    if (el.firstElementChild?.localName === "svg") el.setAttribute("role", "img");
+    else el.removeAttribute("role");
+  };
+  const show = (html) => {                                     // the newest wins; the page draws at its own rate
+    next = html;
+    if (!asked) { asked = true; requestAnimationFrame(paint); }
+  };
+  const rest = () => show(model.get("html"));
+  const name = () => {
+    if (model.get("label")) el.setAttribute("aria-label", model.get("label"));
+  };
+  el.classList.add("rl-pane");
+  model.on("change:html", rest);
+  model.on("change:label", name);
+  places.set(key, (places.get(key) ?? new Set()).add(show));
+  signal.addEventListener("abort", () => {
+    model.off("change:html", rest);
+    model.off("change:label", name);
+    places.get(key)?.delete(show);
+    if (!places.get(key)?.size) places.delete(key);
+  });
+  next = model.get("html");
+  paint();
+  name();
+}
+
+export default { initialize, render };

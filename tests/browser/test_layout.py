@@ -1,0 +1,172 @@
+"Cards on a real page: rows without holes, dragging, sizing, closing, and what a reload keeps"
+import pytest
+
+from tests.browser.test_workbench import BENCH, CARTPOLE, CLIFF, paused, shot, start
+
+GEOMETRY = """() => {
+  const views = document.querySelector('.rl-views');
+  const root = views.getBoundingClientRect();
+  const cards = [...views.querySelectorAll(':scope > .rl-card:not(.rl-away)')].map(card => {
+    const box = card.getBoundingClientRect();
+    return {name: [...card.classList].find(one => one.startsWith('rl-view-')).slice(8), left: box.left - root.left,
+            right: box.right - root.left, top: box.top - root.top, bottom: box.bottom - root.top}; });
+  return {width: root.width, cards}; }"""
+CLIPPED = """() => [...document.querySelectorAll(
+    '.rl-root :is(.rl-text, .rl-card-title, .rl-status, .rl-title, button, label)')]
+  .filter(part => part.offsetParent && part.clientWidth && part.scrollWidth > part.clientWidth + 1)
+  .map(part => part.className + ': ' + part.innerText.slice(0, 40))"""
+NOTHING_KEPT = "() => !Object.keys(localStorage).some(key => key.startsWith('rlbench '))"
+TURN = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 250))))"""
+
+
+def geometry(page):
+    page.evaluate(TURN)
+    return page.evaluate(GEOMETRY)
+
+
+def rows_of(cards):
+    "Cards by their upper edge, in reading order"
+    rows = {}
+    for card in cards: rows.setdefault(round(card["top"]), []).append(card)
+    return [sorted(row, key=lambda card: card["left"]) for _, row in sorted(rows.items())]
+
+
+def names(page):
+    return [card["name"] for row in rows_of(geometry(page)["cards"]) for card in row]
+
+
+def check_no_holes(page, gap=10):
+    "Rows are as wide as the grid, and as high in all their cards; one begins where the one before ends"
+    found = geometry(page)
+    above = -gap
+    for row in rows_of(found["cards"]):
+        edges = [-gap / 2, *[edge for card in row for edge in (card["left"], card["right"])], found["width"] + gap / 2]
+        spaces = [after - before for before, after in zip(edges[::2], edges[1::2])]
+        assert all(abs(space - gap) < 1.5 for space in spaces), row
+        assert max(card["bottom"] for card in row) - min(card["bottom"] for card in row) < 1.5
+        assert abs(row[0]["top"] - above - gap) < 1.5
+        above = row[0]["bottom"]
+
+
+def forget(page):
+    page.evaluate("() => localStorage.clear()")
+
+
+@pytest.mark.parametrize("code", [CARTPOLE, CLIFF], ids=["cartpole", "cliff"])
+def test_rows_are_full_at_any_width_and_nothing_is_clipped(lab, code):
+    page = start(lab, code)
+    page.locator(".rl-step-episode").click()
+    paused(page)
+    for look in ("explore", "debug", "teach"):
+        lab.ask(f"wb.look({look!r})")
+        for width in (900, 1280, 1920, 2560):
+            page.set_viewport_size(dict(width=width, height=1000))
+            check_no_holes(page)
+            assert page.evaluate(CLIPPED) == [], (look, width)
+    shot(page, "teach-light")
+
+
+def test_a_card_is_dragged_sized_and_closed_and_a_reload_keeps_it(lab):
+    page = start(lab, CARTPOLE)
+    forget(page)
+    page.locator(".rl-step-step").click()
+    page.locator(".rl-view-buffer").wait_for()
+    before = names(page)
+    title = page.locator(".rl-view-curve .rl-card-title").bounding_box()
+    goal = page.locator(".rl-view-actions").bounding_box()
+    page.mouse.move(title["x"] + 20, title["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(title["x"] + 60, title["y"] + 30, steps=3)
+    page.mouse.move(goal["x"] + goal["width"] / 2, goal["y"] + 60, steps=8)
+    page.mouse.up()
+    moved = names(page)
+    assert moved != before and moved.index("curve") > before.index("curve")
+    assert [*eval(lab.ask("print(wb.layout['cards'])"))][:len(moved)] == moved
+    check_no_holes(page)
+
+    corner = page.locator(".rl-view-buffer > .rl-size").bounding_box()
+    page.mouse.move(corner["x"] + 9, corner["y"] + 9)
+    page.mouse.down()
+    page.mouse.move(corner["x"] + 9, corner["y"] + 89, steps=5)
+    page.mouse.up()
+    page.evaluate(TURN)
+    assert eval(lab.ask("print(wb.layout['cards']['buffer'])"))[1] > 200
+    page.locator(".rl-view-values .rl-close").click()
+    page.locator(".rl-view-values").wait_for(state="hidden")
+    assert "values" in lab.ask("print(wb.layout['away'])")
+    page.locator(".rl-show-values").wait_for()
+    check_no_holes(page)
+
+    kept = names(page)
+    lab.ask("import sys; wb.close()")
+    lab.run_all()                                        # the cell is run again, as after a restart of the kernel
+    page.locator(".rl-status", has_text="Ready").wait_for()
+    page.locator(".rl-show-values").wait_for()
+    page.locator(".rl-step-step").click()
+    page.locator(".rl-view-buffer").wait_for()
+    assert names(page) == kept
+    page.locator(".rl-look-again").click()
+    page.wait_for_function(NOTHING_KEPT)
+    assert names(page) == before
+
+
+def test_cards_are_moved_and_sized_by_keyboard(lab):
+    page = start(lab, CARTPOLE)
+    forget(page)
+    before = names(page)
+    page.locator(".rl-view-curve .rl-card-title").focus()
+    page.keyboard.press("Alt+ArrowRight")
+    page.wait_for_function("() => document.querySelector('.rl-moved')?.textContent.includes('place 2 of')")
+    assert names(page) == [before[1], before[0], *before[2:]]
+    assert "Learning curve, place 2" in page.evaluate("() => document.activeElement.getAttribute('aria-label')")
+    page.keyboard.press("Alt+ArrowLeft")
+    assert names(page) == before
+    wide = page.locator(".rl-view-curve").bounding_box()["width"]
+    page.locator(".rl-view-curve > .rl-size").focus()
+    for _ in range(2): page.keyboard.press("ArrowRight")
+    page.evaluate(TURN)
+    assert page.locator(".rl-view-curve").bounding_box()["width"] > wide
+    assert lab.ask("print(wb.layout['cards']['curve'])") == "[2.0, 0]"
+    page.keyboard.press("Home")
+    page.evaluate(TURN)
+    assert lab.ask("print(wb.layout['cards']['curve'])") == "[1.0, 0]"
+    assert int(lab.ask("print(wb.trainer.steps)")) == 0              # none of these keys went on with the run
+    check_no_holes(page)
+    forget(page)
+
+
+def test_the_side_is_shut_and_scrolls_by_itself(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40"))
+    forget(page)
+    page.set_viewport_size(dict(width=1280, height=700))
+    side = page.locator(".rl-side")
+    page.evaluate(TURN)
+    assert side.evaluate("side => side.scrollHeight > side.clientHeight && side.clientHeight < 700")
+    wide = geometry(page)["width"]
+    page.locator(".rl-side-toggle").click()
+    side.wait_for(state="hidden")
+    assert geometry(page)["width"] > wide + 200 and lab.ask("print(wb.layout['side'])") == "shut"
+    check_no_holes(page)
+    page.locator(".rl-side-toggle").click()
+    side.wait_for(state="visible")
+    page.set_viewport_size(dict(width=900, height=700))
+    lab.ask("wb.arrange(side='auto')")
+    side.wait_for(state="hidden")                                    # there is no room for it
+    forget(page)
+
+
+def test_looks_are_chosen_in_the_menu_and_runs_compared(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40"))
+    forget(page)
+    page.locator(".rl-look select").select_option(label="teach")
+    page.locator(".rl-tools").wait_for(state="hidden")
+    assert page.locator(".rl-learn").is_hidden() and page.locator(".rl-play").is_visible()
+    assert page.locator(".rl-status .rl-next").evaluate("one => parseFloat(getComputedStyle(one).fontSize)") > 18
+    lab.ask("wb.step('step', 60); wb.beside('short sight', gamma=.5); wb.step('step', 60); wb.look('compare')")
+    pair = page.locator(".rl-view-both-actions")
+    pair.locator(".rl-run", has_text="short sight").wait_for()
+    boxes = [one.bounding_box() for one in pair.locator(".rl-pair > *").all()]
+    assert len(boxes) == 2 and abs(boxes[0]["y"] - boxes[1]["y"]) < 1 and boxes[1]["x"] > boxes[0]["x"]
+    check_no_holes(page)
+    shot(page, "compare-light")
+    forget(page)

@@ -1,0 +1,57 @@
+"Pictures in a real browser: words that are words, and the browser's painting beside pillow's"
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rlbench.lab.scene import Line, Sheet, Window, painted
+from tests.browser.test_workbench import CARTPOLE, paused, start
+
+
+def marks(theme):
+    "A sheet with every kind of mark but words, whose type is the browser's own"
+    sheet = Sheet(300, 120, theme)
+    x = np.linspace(0, 80, 50)
+    wave = np.stack([110 + x, 40 + 25 * np.sin(x / 9)], 1)
+    sheet.plane((10, 10, 90, 60), np.arange(60, dtype=np.uint8).reshape(4, 5, 3) * 4, smooth=False)
+    sheet.pen.line(wave, "value", 2)
+    sheet.pen.dots(wave[::5] + [0, 40], "error", 6)
+    sheet.pen.rectangle((210, 10, 250, 60), "empty", "text", 2)
+    sheet.pen.ellipse((255, 10, 295, 60), "policy")
+    sheet.pen.polygon([(210, 110), (250, 70), (290, 110)], "return")
+    sheet.marks.append(Window(10, 70, 60, 110, (Line(np.array([(0, 90), (99, 90)]), "here", 12),)))
+    return sheet
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_browser_and_pillow_paint_the_same(browser, theme):
+    sheet = marks(theme)
+    face = {"light": "", "dark": "--rl-text:#cfcfcf;--rl-empty:#2f2f2f;background:#212121;"}[theme]
+    page = browser.new_page(viewport=dict(width=300, height=120))
+    page.set_content(f"<body style='margin:0;{face}'>{sheet.svg}</body>")
+    seen = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    page.close()
+    apart = np.abs(np.asarray(seen, float) - np.asarray(painted(sheet, theme), float)).mean(-1)
+    assert apart.mean() < 4 and (apart > 60).mean() < .03       # edges are smoothed in two ways, and no more
+    inside = [(50, 30), (230, 30), (275, 35), (250, 100), (30, 90)]
+    assert max(apart[y, x] for x, y in inside) < 12
+
+
+SHARP = """() => { const svg = document.querySelector('.rl-image-curve svg'), box = svg.getBoundingClientRect();
+  const words = [...svg.querySelectorAll('text')].map(text => text.textContent);
+  return [box.width, svg.querySelectorAll('image, canvas').length, words]; }"""
+
+
+def test_words_in_a_picture_are_words_and_the_theme_needs_no_new_one(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-step-iteration").click()
+    paused(page)
+    width, pixels, words = page.evaluate(SHARP)
+    assert width > 300 and pixels == 0 and {"environment steps", "return of the episode"} <= set(words)
+    before = page.locator(".rl-image-update").inner_html()
+    ink = "getComputedStyle(document.querySelector('.rl-image-update svg text')).fill"
+    light = page.evaluate(ink)
+    page.evaluate("() => window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+    page.wait_for_function(f"light => {ink} !== light", arg=light)
+    assert page.locator(".rl-image-update").inner_html() == before

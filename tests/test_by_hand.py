@@ -1,0 +1,233 @@
+"A person acts, begins episodes, changes the world: marked, exact on every way back, or refused in words"
+import numpy as np
+import pytest
+
+from rlbench.core.state import same, snapshot
+from rlbench.core.words import ConfigError
+from rlbench.envs.env import EnvProblem
+from rlbench.envs.find import make
+from rlbench.training.by_hand import acted_by_hand, why_own_actions
+from rlbench.training.evaluate import evaluate
+from rlbench.training.trainer import Trainer, load
+from tests.cases import CASES
+from tests.test_page_truth import repeated, told
+from tests.test_workbench import bench          # noqa: F401
+
+PLAIN = [case for case in CASES if not case.extra]
+SMALL = dict(learning_starts=8, batch_size=4, hidden=(4,), buffer_size=64)
+
+
+def drawn(trainer, n):
+    "n actions for the first environment"
+    space = trainer.env.behaviours["agent"].action_space
+    space.seed(3)
+    return [space.sample() for _ in range(n)]
+
+
+def lend_hands(trainer):
+    "Whatever a hand can do to a run, between some steps"
+    for act in drawn(trainer, 2):
+        if not why_own_actions(trainer, "agent"): trainer.act(act)
+    here = np.array(trainer.obs["agent"][0])
+    trainer.until("step", 2)
+    try: trainer.place(here)
+    except EnvProblem: pass
+    parameters = trainer.env.parameters
+    if parameters:
+        name = list(parameters)[0]
+        trainer.set_env(**{name: getattr(trainer.env.single.unwrapped, name) * .5})
+    trainer.until("step")
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=str)
+def test_a_run_that_hands_were_in_goes_on_to_the_bit(case, tmp_path):
+    trainer = case.trainer()
+    trainer.until("step", 3)
+    before = trainer.snapshot()
+    lend_hands(trainer)
+    kept = trainer.snapshot()
+    trainer.until("step", 12)
+    later = trainer.snapshot()
+    trainer.restore(before)
+    lend_hands(trainer)
+    assert same(trainer.snapshot(), kept)                       # what was done is done again
+    trainer.until("step", 12)
+    assert same(trainer.snapshot(), later)
+    trainer.restore(kept)
+    trainer.save(tmp_path / "run.rlb")
+    other = load(tmp_path / "run.rlb")
+    assert same(other.until("step", 12) and other.snapshot(), later)
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=str)
+def test_who_may_learn_from_a_hand_has_it_marked_and_the_others_say_why_not(case):
+    trainer = case.trainer()
+    learner = trainer.learner
+    [act] = drawn(trainer, 1)
+    before = trainer.snapshot()
+    if why_own_actions(trainer, "agent"):
+        with pytest.raises(ValueError, match="Record what you do as demonstrations"):
+            trainer.act(act)
+        assert same(trainer.snapshot(), before)
+        return
+    event = trainer.act(act)
+    assert np.array_equal(np.asarray(event.data.act[0]), np.asarray(act))
+    if learner.settings.offline: return
+    rows = learner.memory.newest(1).ravel()
+    assert acted_by_hand(learner, rows).tolist() == [True] + [False] * (len(rows) - 1)
+    trainer.restore(before)
+    assert not acted_by_hand(learner, rows).any()
+
+
+def test_without_hands_a_state_is_what_it_was():
+    trainer = Trainer("CartPole-v1", "dqn", num_envs=2, **SMALL).run(steps=40)
+    assert "by_hand" not in trainer.state() and "wanted" not in trainer.state()["env"]
+
+
+def jumped(**settings):
+    "A run whose first environment was put elsewhere after six steps, and went on for six more"
+    trainer = Trainer("CartPole-v1", "dqn", num_envs=2, **SMALL | dict(learning_starts=60), **settings)
+    trainer.until("step", 6)
+    trainer.place(state=[0, 0, .1, 0])
+    trainer.until("step", 6)
+    return trainer
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_no_row_reaches_across_a_jump(native):
+    trainer = jumped(native=native)
+    memory = trainer.learner.memory
+    first = memory.aged(np.arange(12)[::-1], 0)
+    assert np.flatnonzero(memory.ends(first)).tolist() == [5] and not memory.places["term"][first].any()
+    rows = memory.gather(first)
+    goes_on = (rows.next_obs[:-1] == rows.obs[1:]).all(1)
+    assert np.flatnonzero(~goes_on).tolist() == [5]             # every row but the last before the jump
+    assert np.allclose(rows.obs[6], [0, 0, .1, 0])
+    ahead, alive = memory.ahead(first[3:4], 5)
+    assert alive[:, 0].tolist() == [True] * 3 + [False] * 2     # a return of n steps ends at the jump
+    episodes = trainer.env.episodes["agent"]
+    assert (episodes.length[0], episodes.ret[0], episodes.total) == (6, 6, 0)
+    other = memory.aged(np.arange(12), 1)
+    assert not memory.ends(other).any()                         # nothing happened there
+
+
+def test_a_time_limit_begins_anew():
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", env_settings=dict(max_episode_steps=5), epsilon=0.)
+    trainer.until("step", 4)
+    trainer.place(0)
+    assert not trainer.until("step", 4).ended and trainer.until("step").ended[0].length == 5
+
+
+@pytest.mark.parametrize("algo", ["sarsa", "sarsa_lambda", "stream_q", "monte_carlo"])
+def test_whoever_counts_episodes_goes_on(algo):
+    trainer = Trainer("rlbench/CliffWalk-v0", algo, env_settings=dict(max_episode_steps=30))
+    for s in (36, 24, 0):
+        trainer.until("step", 7)
+        trainer.place(s)
+    trainer.until("update", 20)
+
+
+REFUSED = [
+    ("Blackjack-v1", "qlearning", {}, dict(obs=(12, 3, 0)), "Give it a method place"),
+    ("rlbench/CliffWalk-v0", "qlearning", {}, dict(obs=40), "nobody can stand at row 3, column 4"),
+    ("rlbench/CliffWalk-v0", "qlearning", {}, dict(obs=47), "an episode is over in state 47"),
+    ("rlbench/CliffWalk-v0", "qlearning", {}, dict(obs=48), "expected whole numbers from 0 to 47"),
+    ("rlbench/Bandit-v0", "qlearning", dict(num_envs=2), dict(obs=0), "computes all its copies at once"),
+    ("CartPole-v1", "dqn", {}, dict(obs=[0, 0]), "observation of shape"),
+    ("CartPole-v1", "dqn", {}, dict(state=[0, 0]), "expected the 4 numbers position, velocity, angle"),
+    ("CartPole-v1", "dqn", {}, {}, "give obs="),
+]
+
+
+@pytest.mark.parametrize("env, algo, settings, where, words", REFUSED)
+def test_what_cannot_be_placed_says_why_and_nothing_moves(env, algo, settings, where, words):
+    trainer = Trainer(env, algo, **settings)
+    trainer.until("step", 3)
+    before = trainer.snapshot()
+    with pytest.raises((ValueError, EnvProblem), match=words):
+        trainer.place(**where)
+    assert same(trainer.snapshot(), before)
+
+
+CHANGES = [
+    ("CartPole-v1", dict(gravity=5., length=1.)),
+    ("Pendulum-v1", dict(g=2., m=.5)),
+    ("MountainCar-v0", dict(force=.002)),
+    ("MountainCarContinuous-v0", dict(power=.003)),
+    ("Acrobot-v1", dict(LINK_LENGTH_1=.5)),
+    ("LunarLander-v3", dict(gravity=-3., enable_wind=True)),
+    ("rlbench/FrozenLake-v0", dict(slip=0.)),
+]
+
+
+@pytest.mark.parametrize("env, changes", CHANGES)
+@pytest.mark.parametrize("num_envs", [1, 2])
+def test_parameters_change_when_an_episode_begins_and_go_back(env, changes, num_envs):
+    vec = make(env, num_envs, max_episode_steps=6)
+    act = np.zeros((num_envs, *vec.action_space.shape), vec.action_space.dtype)
+    def values():
+        raw = vec.env.unwrapped if hasattr(vec, "env") else vec.envs[0].unwrapped
+        return {name: np.ravel(getattr(raw, name))[0] for name in changes}
+    vec.reset(0)
+    usual = values()
+    start = snapshot(vec.state())
+    vec.tune(**changes)
+    vec.step(dict(agent=act))
+    assert values() == usual
+    kept = snapshot(vec.state())
+    steps = [vec.step(dict(agent=act))["agent"] for _ in range(15)]
+    assert values() == changes
+    vec.restore(kept)
+    assert same([vec.step(dict(agent=act))["agent"] for _ in range(15)], steps)
+    vec.restore(start)
+    assert values() == usual and vec.wanted == {}
+    other = make(env, num_envs, max_episode_steps=6)
+    other.reset(1)
+    other.restore(kept)
+    assert same([other.step(dict(agent=act))["agent"] for _ in range(15)], steps)
+    vec.close()
+    other.close()
+
+
+def test_what_cannot_change_says_so():
+    with pytest.raises(ConfigError, match="Blackjack-v1 has no parameters that can change between episodes"):
+        Trainer("Blackjack-v1", "qlearning").set_env(decks=2)
+    pole = Trainer("CartPole-v1", "dqn")
+    for changes, words in ((dict(gravitty=1), "did you mean 'gravity'"), (dict(length=-1), "expected a number from"),
+                           (dict(gravity=float("nan")), "expected a number")):
+        with pytest.raises(ConfigError, match=words):
+            pole.set_env(**changes)
+    assert pole.env.wanted == {}
+
+
+def test_evaluation_is_of_the_world_that_is_wanted():
+    trainer = Trainer("CartPole-v1", "dqn", **SMALL).run(steps=40)
+    usual = evaluate(trainer, episodes=3)
+    trainer.set_env(force_mag=0.)
+    assert evaluate(trainer, episodes=3).mean != usual.mean
+    twin = trainer.fork()
+    assert twin.env.wanted == dict(force_mag=0.) and twin.fresh().env.wanted == {}
+
+
+def over_everything(wb):
+    wb.step("step", 15).act(1).act("push left").step("step", 4)
+    wb.place(state=[.1, 0, -.1, 0]).act(0).set_env(gravity=3., length=.7).step("step", 40)
+    wb.place(row=3).step("update", 4)
+
+
+@pytest.mark.parametrize("settings", [dict(num_envs=2), dict(num_envs=2, native=False), dict(num_envs=1, n_step=3)])
+def test_rewinding_and_the_snippet_repeat_what_hands_did(bench, settings):              # noqa: F811
+    wb = bench(algo="dqn", views=["buffer"], **SMALL, **settings)
+    over_everything(wb)
+    there = told(wb.trainer)
+    assert "#" not in wb.snippet().replace("# 0 (push left)", "").replace("# 1 (push right)", "")
+    assert same(told(repeated(wb)), there), wb.snippet()
+    at = wb.player.timeline.at
+    kept = wb.snapshot()
+    wb.rewind(3)
+    assert not wb.trainer.learner.by_hand and wb.trainer.env.wanted == {}
+    wb.rewind(at)
+    assert same(wb.snapshot(), kept)
+    other = wb.fork()
+    assert same(told(other.trainer), there)
+    other.close()

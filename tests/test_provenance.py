@@ -1,0 +1,417 @@
+"What was done to a run is written down, and whoever runs that has the same state, to the bit"
+import base64
+import io
+import json
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+
+import nbformat
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+from PIL import Image
+
+from rlbench.core.digests import OtherVersions
+from rlbench.core.state import FileProblem
+from rlbench.core.words import ConfigError
+from rlbench.envs.env import EnvProblem
+from rlbench.lab.hands import Hands
+from rlbench.lab.histories import doubts_of, write_notebook, write_script
+from rlbench.lab.player import Player
+from rlbench.launch.cli import main
+from rlbench.training.checkpoints import RunProblem
+from rlbench.training.films import film, take
+from rlbench.training.pictures import write_animation
+from rlbench.training.train import train
+from rlbench.training.trainer import Trainer
+from tests.cases import CASES, demonstrations, differs
+from tests.test_player import SMALL
+from tests.test_workbench import bench, part      # noqa: F401
+
+NASTY = "<b0>'\"&</b0>"
+REPLAY = dict(seed=0, learning_starts=20, batch_size=8)
+
+
+def hands_on(trainer):
+    return Hands(Player(trainer, "sync"))
+
+
+# every algorithm, any order of deeds
+
+def goes_on(hands, rng):
+    hands.step(str(rng.choice(["event", "step", "update"])), int(rng.integers(1, 9)))
+
+
+def sets(hands, rng):
+    hands.set(gamma=float(rng.choice([.5, .7, .9])))
+
+
+def switches(hands, rng):
+    which = str(rng.choice(["collecting", "learning"]))
+    hands.switch(**{which: False}).step("event", 2).switch(**{which: True})
+
+
+def edits(hands, rng):
+    row = int(rng.integers(6)) if rng.random() < .5 else "age < 3"
+    hands.edit(row, rew=float(rng.normal()))
+
+
+def learns_more(hands, rng):
+    hands.learn(int(rng.integers(1, 4)))
+
+
+def goes_back(hands, rng):
+    timeline = hands.player.timeline
+    hands.rewind(int(rng.integers(timeline.path[0][0].since, timeline.at + 1)))
+
+
+def forks_off(hands, rng):
+    if len(hands.forks.known) < 3:
+        hands.beside(gamma=float(rng.choice([.3, .4])))
+
+
+def goes_over(hands, rng):
+    hands.go_on(str(rng.choice(list(hands.forks.known))))
+
+
+DEEDS = [goes_on, goes_on, goes_on, sets, switches, edits, learns_more, goes_back, forks_off, goes_over]
+
+
+def does(hands, rng, n):
+    "So many deeds in any order, those that are refused not among them"
+    for number in rng.integers(len(DEEDS), size=n):
+        try: DEEDS[number](hands, rng)
+        except ValueError: continue
+
+
+def repeated(script, **scope):
+    "{name: trainer} of all runs that a script makes"
+    exec(script, scope)
+    return scope.get("runs") or dict(run=scope["trainer"])
+
+
+def told(trainer):
+    "All but who set what"
+    return {name: part for name, part in trainer.state().items() if name != "config"} | dict(digest=trainer.digest())
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.extra], ids=str)
+def test_the_history_of_any_algorithm_leads_to_the_same_bits(case):
+    hands = hands_on(case.trainer(num_envs=2))
+    hands.step("event", 12)
+    does(hands, np.random.default_rng(CASES.index(case)), 9)
+    script = write_script(hands.forks)
+    given = any(learner.given for learner in hands.trainer.learners.values())
+    scope = dict(memory=demonstrations(case.env, 2)) if given else {}
+    assert ("assert " in script) != given, script
+    runs = repeated(script, **scope)
+    for name, run in hands.forks.known.items():
+        assert differs(told(runs[name]), told(run.trainer)) == "", script
+    hands.player.close()
+    for run in runs.values(): run.close()
+
+
+def test_in_a_fresh_process(bench, tmp_path):                                           # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 25).set(lr=.01).step("update", 3).step("step", 4)
+    wb.rewind("update", -2).edit("age < 5 and not term", rew=3.).learn(4).beside("short sight", gamma=.5)
+    wb.step("step", 9).beside(lr=.1)
+    wb.step("episode").go_on("short sight").set(gamma=.6).step("update")
+    script = wb.script(tmp_path / "history.py")
+    assert (tmp_path / "history.py").read_text() == script and script.count(".fork()") == 2
+    found = subprocess.run([sys.executable, "history.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert all(run.trainer.digest() in found.stdout for run in wb.forks.known.values())
+    assert "Left again: events" in script and "rows_where" in script.split("runs = {}")[0]
+    with pytest.raises(AssertionError, match="these are other states"):
+        repeated(script.replace("= 3.0", "= 4.0"))
+
+
+def test_a_script_of_one_run_is_short_and_says_when(bench):                             # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.step("update", 3).set(gamma=.9).step("step", 2)
+    script = wb.script()
+    assert "runs" not in script and "# event 13: step 8, update 4" not in script
+    moments = [line for line in script.splitlines() if line.startswith("# event")]
+    assert len(moments) == 3 and moments[0] == "# event 0: step 0, update 0"
+    assert f"update {wb.trainer.updates}" in moments[-1]
+    assert f"assert digest == '{wb.trainer.digest()}'" in script
+
+
+# what cannot be repeated
+
+def test_what_no_line_repeats_is_said_at_the_top_and_no_digest_is_claimed(bench):       # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 25).beside("before", gamma=.5)
+    wb.call(lambda trainer: trainer.learner.nets)
+    script = wb.script()
+    top, _ = script.split("import rlbench", 1)
+    assert "<lambda> was called on the trainer" in top and "# - run, after event" in top
+    assert f"expected = {{'before': '{wb.forks['before'].trainer.digest()}'}}" in script
+    assert list(repeated(script)) == ["before", "run"]
+    wb.drop("before")
+    assert "No digest is claimed" in wb.script() and "assert " not in wb.script()
+
+
+def test_a_place_that_changed_past_the_workbench_is_said(bench):                        # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 25)
+    wb.trainer.restore(wb.trainer.snapshot())
+    assert "the place changed past the workbench" in wb.script().split("import rlbench")[0]
+
+
+def test_environments_from_a_function_are_said_to_come_from_outside(bench):             # noqa: F811
+    from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+    wb = bench(lambda: CartPoleEnv(), "dqn", views=["curve"], **REPLAY).step("step", 3)
+    script = wb.script()
+    assert "env: comes from outside" in script.split("import rlbench")[0] and "assert " not in script
+    assert repeated(script, env=CartPoleEnv)["run"].steps == 3
+
+
+def test_names_that_only_this_process_knows_are_said():
+    homes = dict(mine="__main__", theirs="some.module")
+    assert doubts_of([], homes) == ["mine: registered by code in no module, define it before"]
+
+
+def test_a_run_that_was_broken_off_has_no_digest(bench):                                # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.step("step", 2)
+    wb.trainer.begun = 1.
+    assert "an event has begun and did not come to its end" in wb.script().split("import rlbench")[0]
+    wb.trainer.begun = None
+
+
+def test_a_file_that_is_loaded_is_named(bench, tmp_path, monkeypatch):                  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 25).save("run.rlb").load("run.rlb").step("step", 3)
+    script = wb.script()
+    assert "It loads run.rlb, which must be as it was." in script
+    assert differs(told(repeated(script)["run"]), told(wb.trainer)) == ""
+    wb.save("run.rlb")
+    assert "run.rlb was written or moved since" in wb.script() and "assert " not in wb.script()
+
+
+def test_other_versions_are_told_and_stop_nobody(bench):                                # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    script = wb.step("update").script()
+    with pytest.warns(OtherVersions, match=r"written with torch 0\.1 \(here: "):
+        repeated(script.replace("torch='", "torch='0.1' or '"))
+
+
+# notebooks
+
+def test_the_notebook_is_valid_and_says_the_same(bench, tmp_path):                      # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 25).beside("a `name` of *its* own", gamma=.5)
+    wb.step("step", 4).notebook(tmp_path / "history.ipynb")
+    found = nbformat.read(tmp_path / "history.ipynb", as_version=4)
+    nbformat.validate(found)
+    code = "\n\n".join(cell.source for cell in found.cells if cell.cell_type == "code")
+    runs = repeated(code)
+    assert {name: run.digest() for name, run in runs.items()} == {
+        name: run.trainer.digest() for name, run in wb.forks.known.items()}
+    assert code.count("# event") == wb.script().count("# event")
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(bench, tmp_path):                                            # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    wb.step("update", 3).set(gamma=.9).step("step", 2).notebook(tmp_path / "history.ipynb")
+    done = NotebookClient(nbformat.read(tmp_path / "history.ipynb", 4), timeout=60).execute()
+    assert wb.trainer.digest() in json.dumps(done.cells[-1].outputs)
+
+
+def test_names_end_as_they_should(bench, tmp_path):                                     # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    with pytest.raises(ConfigError, match=r"script: '.*run\.rlb': expected a name that ends in \.py"):
+        wb.script(tmp_path / "run.rlb")
+    with pytest.raises(ConfigError, match=r"notebook: .*expected a name that ends in \.ipynb"):
+        write_notebook(wb.forks, tmp_path / "run.py")
+    assert list(tmp_path.iterdir()) == []
+
+
+# the page as a file
+
+class Outline(HTMLParser):
+    "Which elements a page has, what they ask for, and its text"
+
+    def __init__(self, text):
+        super().__init__()
+        self.open = []
+        self.tags = Counter()
+        self.asked = []
+        self.said = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags[tag] += 1
+        if tag not in ("meta", "img", "source", "br"):
+            self.open.append(tag)
+        self.asked += [value for name, value in attributes if name in ("src", "srcset", "href", "xlink:href")]
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if self.open[-1:] == [tag]: self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]: self.said.append(data)
+
+    @property
+    def text(self):
+        return "\n".join(self.said)
+
+
+def exported(wb, folder):
+    wb.export(folder / "page.html")
+    return Outline((folder / "page.html").read_text())
+
+
+def test_the_page_is_whole_and_asks_for_nothing(bench, tmp_path):                       # noqa: F811
+    wb = bench(algo="dqn", views=None, **REPLAY)
+    wb.step("step", 60).beside(NASTY, gamma=.5)
+    wb.step("step", 9).set(lr=.01).break_when("abs(td_error) > 1000")
+    before = wb.trainer.digest()
+    page = exported(wb, tmp_path)
+    assert page.open == [] and page.tags["script"] == page.tags["b0"] == 0
+    assert page.asked and all(one.startswith(("data:image/png;base64,", "#")) for one in page.asked)
+    for words in ("CartPole-v1", "Learning curve", "Buffer: 8 of 69 rows", "agent.learning_starts", "abs(td_error)",
+                  "trainer.until('event'", "learning rate", NASTY, wb.trainer.digest(), "python"):
+        assert words in page.text, words
+    assert wb.trainer.digest() == before
+
+
+def test_pictures_are_there_for_either_theme_and_figures_are_sharp(bench, tmp_path):    # noqa: F811
+    wb = bench(views=["curve", "buffer"], **SMALL)
+    wb.step("iteration", 3)
+    shown = wb.page.cards[0].view.image.html
+    page = exported(wb, tmp_path)
+    assert page.tags["img"] == page.tags["source"] == 1                # the buffer is a table
+    light, dark = [Image.open(io.BytesIO(base64.b64decode(one.split(",")[1]))) for one in sorted(page.asked)]
+    assert light.size == dark.size == (800, 472)
+    tones = sorted(np.asarray(one.convert("L"))[0, 0] for one in (light, dark))
+    assert tones[0] < 60 and tones[1] > 240
+    assert wb.page.cards[0].view.image.html == shown                  # and what is on the screen stays
+
+
+def test_findings_are_there_once_somebody_has_asked(bench, tmp_path):                   # noqa: F811
+    wb = bench("rlbench/Walk-v0", "qlearning", views=["curve"], lr=1e-6)
+    wb.step("step", 30)
+    assert "Why does it not learn?" not in exported(wb, tmp_path).text
+    found = wb.diagnose()
+    text = exported(wb, tmp_path).text
+    assert "Why does it not learn?" in text
+    assert all(sentence in text for one in found for sentence in one.sentences)
+
+
+def test_what_cannot_be_exported_is_refused_and_leaves_nothing(bench, tmp_path):        # noqa: F811
+    wb = bench(views=["curve"], **SMALL)
+    with pytest.raises(ConfigError, match="expected a name that ends in .html"):
+        wb.export(tmp_path / "page.pdf")
+    with pytest.raises(FileProblem, match="is a folder"):
+        (tmp_path / "there.html").mkdir()
+        wb.export(tmp_path / "there.html")
+    assert [one.name for one in tmp_path.iterdir()] == ["there.html"]
+
+
+# films
+
+def frames_in(path):
+    return getattr(Image.open(path), "n_frames", 1)
+
+
+def test_a_film_of_a_run_folder(tmp_path):
+    settings = dict(num_envs=2, n_steps=16, batch_size=16, hidden=(8,), keep_checkpoints=9, eval_every=0)
+    train("CartPole-v1", "ppo", steps=400, checkpoint_every=100, folder=tmp_path, run_id="pole", progress=False,
+          **settings)
+    made = film("pole", tmp_path / "a.gif", k=3, max_steps=15, frames=6, width=60, folder=tmp_path)
+    assert made.captions[0] == "before learning" and len(made.captions) == 3
+    assert made.captions[-1].startswith("4") and made.frames <= 6 and frames_in(tmp_path / "a.gif") <= 6
+    assert "every 4th of 16 steps" in repr(made) and made.nbytes == (tmp_path / "a.gif").stat().st_size
+    one = next((tmp_path / "pole" / "checkpoints").iterdir())
+    assert film([str(one), one], tmp_path / "b.webp", max_steps=3).captions[0].endswith("steps")
+
+
+def test_a_film_of_a_workbench_goes_back_and_changes_nothing(bench, tmp_path):          # noqa: F811
+    wb = bench("FrozenLake-v1", "qlearning", views=["curve"], seed=0)
+    wb.step("step", 40)
+    before = wb.trainer.digest(), wb.player.timeline.at
+    made = film(wb, tmp_path / "lake.gif", k=3, max_steps=5, width=60)
+    assert made.captions[0] == "before learning" and made.captions[-1] == "40 steps" and len(made.captions) == 3
+    assert (wb.trainer.digest(), wb.player.timeline.at) == before
+    assert wb.film(tmp_path / "one.gif", k=1, max_steps=5, width=60).captions == ["40 steps"]
+
+
+def test_equal_policies_play_the_same(tmp_path):
+    trainer = Trainer("CartPole-v1", "ppo", **SMALL)
+    one, other = [take(trainer, "", seed=3, max_steps=20, width=60) for _ in range(2)]
+    assert one.words == other.words and one.words[0] == "return 0"
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(one.pictures, other.pictures))
+
+
+REFUSED = [
+    (dict(k=0), ValueError, "film: k"),
+    (dict(fps=0), ValueError, "film: fps = 0"),
+    (dict(width=3), ValueError, "film: width"),
+    (dict(path="a.avi"), ConfigError, "expected a name that ends in .gif"),
+    (dict(path=""), ConfigError, "film: path: expected the name of a file"),
+    (dict(run=[]), ConfigError, "no policy is given"),
+    (dict(run="nobody"), RunProblem, "no run 'nobody'"),
+    (dict(run=Trainer("rlbench/Walk-v0", "qlearning")), EnvProblem, "cannot be drawn: it was not made with"),
+]
+
+
+@pytest.mark.parametrize("how, kind, words", REFUSED)
+def test_films_that_cannot_be_are_refused_in_words(tmp_path, how, kind, words, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    usual = dict(run=Trainer("FrozenLake-v1", "qlearning"), path="a.gif")
+    with pytest.raises(kind, match=words):
+        film(**usual | how)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_mp4_needs_ffmpeg_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="pip install imageio-ffmpeg, or take a .gif"):
+        film(Trainer("FrozenLake-v1", "qlearning"), tmp_path / "a.mp4")
+    fake = tmp_path / "ffmpeg"
+    says = "open(sys.argv[-1], 'wb').write(b'%d' % len(sys.stdin.buffer.read()))"
+    fake.write_text(f"#!{sys.executable}\nimport sys\n{says}")
+    fake.chmod(0o755)
+    write_animation(tmp_path / "a.mp4", [np.zeros((9, 8, 3), np.uint8)] * 2, 10)
+    assert (tmp_path / "a.mp4").read_bytes() == b"384"                  # an even number of lines
+    fake.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('no room')")
+    with pytest.raises(FileProblem, match="ffmpeg failed: no room"):
+        write_animation(tmp_path / "b.mp4", [np.zeros((8, 8, 3), np.uint8)], 10)
+
+
+def test_the_command_makes_a_film(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Trainer("FrozenLake-v1", "qlearning").run(steps=20).save("lake.rlb")
+    status = main(["film", "lake.rlb", "--output", "lake.gif", "--policies", "2", "--max-steps", "4"])
+    assert status == 0 and capsys.readouterr().out.startswith("lake.gif: before learning, 20 steps; ")
+    assert main(["film", "lake.rlb", "--output", "lake.pdf"]) == 2
+
+
+# the buttons
+
+PAPERS = dict(script=".py", notebook=".ipynb", page=".html", film=".gif")
+
+
+@pytest.mark.parametrize("what, suffix", list(PAPERS.items()))
+def test_a_button_writes_and_says_what(bench, tmp_path, what, suffix):                  # noqa: F811
+    wb = bench("FrozenLake-v1", "qlearning", views=["curve"], seed=0)
+    wb.step("step", 5)
+    part(wb, "path").value = str(tmp_path / "run.rlb")
+    part(wb, f"write-{what}").click()
+    assert (tmp_path / f"run{suffix}").stat().st_size > 500
+    said = part(wb, "writing-said").value
+    assert f"run{suffix}" in said and "KB" in said and "rl-problem" not in said
+    part(wb, "path").value = ""
+    part(wb, f"write-{what}").click()
+    assert "got an empty path" in part(wb, "writing-said").value
