@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from .algorithm import register
-from .ppo import PPO, normalised, ppo_loss
+from .ppo import PPO, ppo_loss
 from ..core.settings import hp
 
 # %% ../../nbs/4_algos/4415_ppo_kl.ipynb #c9433ed6
@@ -46,7 +46,7 @@ class PPOKL(PPO):
 
     def targets(self, nets, rows, noise):
         data, todo = super().targets(nets, rows, noise)
-        if self.normalize_advantage: data.adv = normalised(data.adv)
+        data.adv = super().scaled(data.adv)
         return data, todo
 
     def scaled(self, adv):

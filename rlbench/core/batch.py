@@ -49,7 +49,7 @@ class Batch(dict):
             column[at] = value[name]
 
     def __len__(self):
-        return len(next(iter(self.values()))) if self.keys() else 0
+        return len(next(iter(self.values()), ()))
 
     def __bool__(self):
         return bool(self.keys())

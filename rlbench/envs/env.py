@@ -228,7 +228,7 @@ class Listed(VecEnv):
         self.envs = self.opened[1:]
         check_apart(id, self.opened)
         self.in_force = [{} for _ in self.envs]           # parameters of the worlds of the present episodes
-        self.placed = None                                # where the first one's was begun by hand: an observation
+        self.begun_at = {}      # {seed: observation} of the first one's episode, where it was begun by hand
 
     def start(self, seed):
         "All later episodes' seeds grow from this one"
@@ -241,8 +241,7 @@ class Listed(VecEnv):
         "A new episode in environment i, shown in `obs`"
         self.seeds[i] = seed = int(self.rng.integers(2**31))
         self.taken[i].clear()
-        if i == 0: self.placed = None
-        if self.wanted != self.in_force[i]: self.retune(i, self.wanted)
+        if self.wanted: self.retune(i, self.wanted)
         self.fill(self.obs, i, self.envs[i].reset(seed=seed)[0])
 
     def retune(self, i, values):
@@ -283,6 +282,11 @@ class Recorded(Listed):
         if self.way == "told":
             return dict(held=[own_state(env) for env in self.envs])
         return dict(held=InProcess(self.envs)) if self.way == "copy" else {}
+
+    @property
+    def placed(self):
+        "The observation at which the first one's episode was begun by hand; None where it began by itself"
+        return self.begun_at.get(self.seeds[0])
 
     def by_hand(self):
         "What somebody has changed in its worlds and episodes; nothing where nobody did"
@@ -326,7 +330,7 @@ class Replayed(Recorded):
         self.recall(told.get("wanted", {}))
         for i, values in enumerate(told.get("in_force") or [{} for _ in self.envs]):
             self.retune(i, values)
-        self.placed = told.get("placed")
+        self.begun_at = {self.seeds[0]: told["placed"]} if "placed" in told else {}
 
     def replay_episode(self, i, lifetime):
         "Put environment i back by its record; EnvProblem where it did not go the same way again"
@@ -444,7 +448,7 @@ class EnvList(Replayed):
             raise EnvProblem(cannot_be_put(self.id))
         self.obs = self.obs.copy()                        # who was shown the old ones keeps them
         self.begin(0)
-        self.placed = snapshot(obs)
+        self.begun_at = {self.seeds[0]: snapshot(obs)}
         self.obs[0] = begin_at(self.envs[0], obs)
         self.episodes[AGENT].leave(0)
         return {AGENT: self.obs.copy()}
@@ -460,7 +464,7 @@ class EnvList(Replayed):
         trunc &= ~term
         first = term | trunc
         self.obs = next_obs.copy()
-        for i in first.nonzero()[0]: self.begin(i)
+        for i in np.flatnonzero(first): self.begin(i)
         self.steps += self.num_envs
         ended = self.episodes[AGENT].add(rew, term, first, self.everyone)
         return {AGENT: Step(next_obs, rew, term, trunc, self.obs, self.everyone, first, ended)}

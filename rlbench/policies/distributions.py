@@ -51,7 +51,7 @@ class Categorical(Distribution):
         return self.logits.argmax(-1)
 
     def logp(self, act):
-        return self.logits.gather(-1, act.long()[..., None]).squeeze(-1)
+        return self.logits.gather(-1, act.long()[..., None])[..., 0]
 
     def entropy(self):
         return -(self.logits.exp() * self.logits).sum(-1)

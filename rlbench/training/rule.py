@@ -86,6 +86,7 @@ class RunState:
         self.learners = learners                          # {behaviour: Learner} of those who learn
         self.obs = obs                                    # {behaviour: observations to act on next}
         self.log_every = log_every                        # environment steps between two rows of metrics
+        self.log_after(0)
         self.collecting = True
         self.learning = True
         self.exploring = True
@@ -96,6 +97,10 @@ class RunState:
         self.laps = deque(maxlen=100_000)                 # when things began and ended, not yet added up by the clock
         self.begun = None                                 # when the present event began; None between two events
         self.lost = None                                  # Lost, where the environment is not where the run is
+
+    def log_after(self, steps):
+        "The next row of metrics is due at the next multiple of `log_every`"
+        self.log_at = (steps // self.log_every + 1) * self.log_every
 
     @property
     def broken_off(self):
@@ -194,7 +199,6 @@ class Rule(RunState):
         chosen = {name: actor.act(self.obs[name], not self.exploring) for name, actor in self.actors.items()}
         if self.chosen: chosen = overruled(chosen, self.chosen)
         acted = perf_counter()
-        before = self.env.steps
         steps = self.env.step({name: act for name, (act, _) in chosen.items()})
         stepped = perf_counter()
         rows = {}
@@ -204,15 +208,24 @@ class Rule(RunState):
                                      next_obs=step.next_obs, **extra)
             if name in self.learners:
                 self.learners[name].add(row, step.valid)
-                if name in self.chosen and step.valid[0]:
-                    self.learners[name].mark()
-            if self.actors[name].carry is not None:
-                self.actors[name].begin(step.first)
+            actor = self.actors[name]
+            if actor.carry is not None: actor.begin(step.first)
             self.obs[name] = step.obs
-        self.chosen = {}
-        if self.env.steps // self.log_every > before // self.log_every:
-            self.metrics.add(metrics_row(self))
+        if self.chosen: self.mark_choices(steps)
+        if self.env.steps >= self.log_at: self.log()
         return self.tell(Event("collect", name, row, rows, steps), acted, stepped)
+
+    def mark_choices(self, steps):
+        "Learners remember which of their rows a person's choice is in; the choice is made"
+        for name, learner in self.learners.items():
+            if name in self.chosen and steps[name].valid[0]:
+                learner.mark()
+        self.chosen = {}
+
+    def log(self):
+        "Write a row of metrics down"
+        self.metrics.add(metrics_row(self))
+        self.log_after(self.env.steps)
 
     def process(self, learner):
         "Experience -> returns, advantages, and a new to-do list"

@@ -249,6 +249,7 @@ def put_back(trainer, tree):
         trainer.learners[name].restore(inner)
         trainer.learners[name].adopt(trainer.config.values[name])
     take_hands(trainer, tree.get("by_hand", {}))
+    trainer.log_after(tree["env"]["counts"]["steps"])
     trainer.metrics.restore(snapshot(tree["metrics"]))
     trainer.obs = snapshot(tree["obs"])
     for name in SWITCHES:
