@@ -28,13 +28,18 @@ function nameParts(box, words) {
     const labelled = [...part.labels ?? []].some((label) => label.innerText.trim());
     if (part !== box && part.localName !== "label" && !labelled) set(part, "aria-label", words);
   }
-  const handle = box.querySelector(".noUi-handle");
-  if (handle) set(handle, "aria-valuetext", box.querySelector(".widget-readout")?.innerText);
+}
+
+function nameHandle(handle) {                                   // of a slider: its own label, where no tip has named it
+  const box = handle.closest(".widget-hslider, .widget-vslider, .widget-slider") ?? handle.parentElement;
+  if (!handle.getAttribute("aria-label")) set(handle, "aria-label", box.querySelector(".widget-label")?.innerText);
+  set(handle, "aria-valuetext", box.querySelector(".widget-readout")?.innerText);
 }
 
 function nameAll(root, model) {
   for (const [name, words] of Object.entries(model.get("tips")))
     for (const box of root.querySelectorAll(`.${CSS.escape(name)}`)) nameParts(box, words);
+  for (const handle of root.querySelectorAll(".noUi-handle")) nameHandle(handle);
   for (const img of root.querySelectorAll(".rl-card img")) {
     const card = img.closest(".rl-card"), caption = img.parentElement.querySelector(".rl-caption") ?? card.querySelector(".rl-text");
     const title = card.querySelector(".rl-card-title")?.firstChild;

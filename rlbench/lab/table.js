@@ -28,7 +28,7 @@ class Table {
     const line = tag("div", el, { class: "rl-table-bar" });
     const words = "which rows: an expression such as rew > 0 and age < 1000";
     this.filter = tag("input", line, { type: "search", class: "rl-filter", placeholder: "rew > 0 and age < 1000", title: words, "aria-label": words, spellcheck: "false" });
-    this.problem = tag("span", line, { class: "rl-problem", role: "status" });
+    this.problem = tag("span", line, { class: "rl-problem" });
     const send = () => {
       const filter = this.filter.value.trim();
       if (filter !== this.model.get("filter")) this.ask({ filter, start: 0, chosen: [] });
@@ -63,6 +63,7 @@ class Table {
     for (const [name, button] of Object.entries(this.orders)) button.setAttribute("aria-pressed", name === order);
     if (this.filter) {
       if (document.activeElement !== this.filter) this.filter.value = get("filter");
+      this.problem.role = get("problem") ? "alert" : null;
       this.problem.textContent = get("problem");
     }
     const none = this.filter && get("filter") ? "none" : "empty so far";

@@ -84,7 +84,9 @@ def test_a_card_is_dragged_sized_and_closed_and_a_reload_keeps_it(lab):
     assert [*eval(lab.ask("print(wb.layout['cards'])"))][:len(moved)] == moved
     check_no_holes(page)
 
-    corner = page.locator(".rl-view-buffer > .rl-size").bounding_box()
+    grip = page.locator(".rl-view-buffer > .rl-size")
+    grip.scroll_into_view_if_needed()
+    corner = grip.bounding_box()
     page.mouse.move(corner["x"] + 9, corner["y"] + 9)
     page.mouse.down()
     page.mouse.move(corner["x"] + 9, corner["y"] + 89, steps=5)

@@ -2,11 +2,12 @@
 from tests.browser.test_workbench import start
 
 BENCH = ("import rlbench\nwb = rlbench.Workbench('CartPole-v1', 'dqn', seed=0, learning_starts=50, "
-         "prioritized_replay_alpha=.6, views=['curve', 'buffer'])\nwb.step('step', 100)\nwb")
+         "prioritized_replay_alpha=.6, views=['curve', 'buffer'])\nwb")
 
 
 def test_rows_are_filtered_chosen_and_deleted_and_come_back(lab):
     page = start(lab, BENCH)
+    lab.ask("wb.step('step', 100)")
     bar = page.locator(".rl-surgery")
     assert not bar.is_visible()
     page.locator(".rl-filter").fill("age < 40 and rew > 0")
@@ -20,7 +21,7 @@ def test_rows_are_filtered_chosen_and_deleted_and_come_back(lab):
 
     page.locator(".rl-delete-rows").click()
     page.locator(".rl-change", has_text="4 rows deleted").wait_for()
-    assert lab.pixels(".rl-image-change svg")["ink"] > 300
+    assert lab.pixels(".rl-image-change")["ink"] > 300
     assert lab.ask("print(len(wb.trainer.learner.memory))") == "96"
     lab.ask("wb.rewind('step', -1)")
     page.locator(".rl-change").wait_for(state="hidden")

@@ -112,7 +112,7 @@ def test_a_buffer_row_opens_its_transition(lab):
     page.locator(".rl-buffer-table th[aria-sort=descending]", has_text="TD error").wait_for()
     row = lab.ask(SECOND)                              # the head changes at once, the rows when they were sorted
     page.locator(f".rl-buffer-table tbody tr:nth-child(2)[data-id='{row}']").click()
-    page.locator(".rl-transition .rl-facts").wait_for()
+    page.locator(".rl-transition .rl-facts").first.wait_for()
     assert f"{row}, of environment 0" in page.locator(".rl-transition").inner_text()
     first = lab.pixels(".rl-frame-state")
     assert first["ink"] > 100 and page.locator(".rl-frame-next").is_visible()
@@ -275,7 +275,7 @@ def test_nothing_is_clipped_at_1280(lab):
     page.locator(".rl-step-iteration").click()
     page.locator(".rl-status", has_text="updates 16").wait_for()
     page.locator(".rl-buffer-table tbody tr").first.click()
-    page.locator(".rl-transition .rl-facts").wait_for()
+    page.locator(".rl-transition .rl-facts").first.wait_for()
     assert page.evaluate(OUTSIDE) == []
     shot(page, "layout-dark")
 
@@ -433,7 +433,7 @@ def test_refusals_stand_on_the_page_and_a_file_brings_its_curve(lab, tmp_path):
     page.locator(".rl-load").click()
     page.locator(".rl-file-said", has_text="loaded").wait_for()
     page.locator(".rl-view-curve", has_text="last episode").wait_for()
-    assert page.locator(".rl-file-said").inner_text().startswith("loaded")
+    assert page.locator(".rl-file-said").first.inner_text().startswith("loaded")
     assert not page.locator(".rl-error").is_visible()
 
 
