@@ -3,6 +3,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from pathlib import Path
 
 import gymnasium as gym
 import ipywidgets as widgets
@@ -15,6 +16,11 @@ from rlbench.core.batch import Batch, TextTable, describe
 from rlbench.core.config import Config, Explanation, Explanations
 from rlbench.core.settings import fields_of
 from rlbench.envs.find import check_env
+from rlbench.lab.flame import Flame, FlamePair, TimeNode
+from rlbench.lab.paper import PaperTable
+from rlbench.lab.run_files import FACTS, RunLine
+from rlbench.lab.run_table import RunTable
+from rlbench.lab.runs import Runs
 from rlbench.training.doctor import Diagnosis
 from rlbench.training.findings import Finding
 from rlbench.training.meanings import Meaning
@@ -52,7 +58,23 @@ def explanation(what):
     return Explanation(setting, what, [("default", .9), (what, .8)])
 
 
+def run_table(cls=RunTable):
+    "A table of a run in a folder that somebody has named"
+    facts = dict.fromkeys(FACTS) | dict(run=EVIL, env=EVIL, algo="ppo", seed=0, greedy=1.)
+    return cls("runs", [RunLine(Path("runs") / "a", "agent", facts, dict(lr=.1), dict(lr="code"))])
+
+
+def flame():
+    "The time of a part that somebody has named"
+    return Flame(TimeNode(EVIL, 2., 1, (TimeNode(EVIL, 1., 1),)), EVIL)
+
+
 SHOWN = {
+    Flame: flame,
+    FlamePair: lambda: flame().beside(flame()),
+    PaperTable: lambda: PaperTable(run_table()),
+    RunTable: run_table,
+    Runs: lambda: run_table(Runs),
     TextTable: lambda: TextTable((EVIL, "b"), [(EVIL, 1)]),
     Explanation: lambda: explanation(EVIL),
     Explanations: lambda: Explanations([explanation(EVIL)]),

@@ -220,17 +220,17 @@ def test_keys(bench):
     assert wb.player.state == "paused"
 
 
-DEEP = {"curve", "frame", "values", "actions", "update", "gradients", "targets", "buffer", "pins",
-        "hindsight"}
-TABLE = {"curve", "frame", "values", "actions", "backup", "update", "targets", "buffer", "pins", "hindsight"}
+ALWAYS = {"curve", "evaluations", "frame", "values", "update", "parts", "targets", "buffer", "pins", "hindsight"}
+DEEP = ALWAYS | {"actions", "gradients"}
+TABLE = ALWAYS | {"actions", "backup", "lengths"}
 CASES = [
-    ("CartPole-v1", "ppo", DEEP),
-    ("CartPole-v1", "dqn", DEEP),
-    ("Pendulum-v1", "ppo", DEEP - {"actions"}),
-    ("FrozenLake-v1", "qlearning", TABLE),
+    ("CartPole-v1", "ppo", DEEP | {"policy_map"}),
+    ("CartPole-v1", "dqn", DEEP | {"policy_map"}),
+    ("Pendulum-v1", "ppo", DEEP - {"actions"} | {"policy_map", "density"}),
+    ("FrozenLake-v1", "qlearning", TABLE | {"visits"}),
     ("Taxi-v4", "qlearning", TABLE),
-    ("rlbench/CliffWalk-v0", "dqn", DEEP),
-    ("rlbench/FourRooms-v0", "ppo", DEEP)]
+    ("rlbench/CliffWalk-v0", "dqn", DEEP | {"lengths", "visits"}),
+    ("rlbench/FourRooms-v0", "ppo", DEEP | {"lengths", "visits"})]
 
 
 @pytest.mark.parametrize("env, algo, expected", CASES)

@@ -19,7 +19,7 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[1]
 MAX_NOTEBOOK = 300_000      # bytes; code hosts give up on much larger ones, and so do readers
 MAX_ALL = 8_000_000
-COLOURS = 128               # of a picture: lines and words look the same with so few, and take half the room
+COLOURS = 64                # of a picture: lines and words look the same with so few, and take half the room
 VIEW = "application/vnd.jupyter.widget-view+json"
 PLACES = re.compile(r"/(?:[\w.+-]+/)*(?:site-packages|tmp/\w+)/")  # where packages and passing files lie on one machine
 
@@ -52,7 +52,7 @@ def drop_places(nb):
 def with_few_colours(data):
     "A PNG picture (base64) with a palette, where that makes it smaller"
     image = Image.open(io.BytesIO(base64.b64decode(data)))
-    if image.mode == "P": return data
+    if image.getcolors(COLOURS): return data
     out = io.BytesIO()
     image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
     small = base64.b64encode(out.getvalue()).decode()

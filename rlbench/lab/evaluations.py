@@ -130,6 +130,8 @@ class EvaluationPicture(Picture):
             for part, width in dict(mean=1.8, low=.7, high=.7).items():
                 [line] = self.ax.plot([], [], style, color=hue, linewidth=width)
                 self.lines[way, part] = self.add(line, self.ax)
+            [dots] = self.ax.plot([], [], ".", color=hue, markersize=4)     # a single evaluation is no line
+            self.lines[way, "dots"] = self.add(dots, self.ax)
         self.spans = None, None
 
     def tell(self, told, now): # {way: (n, 3) steps, mean, deviation}, steps of the run
@@ -137,7 +139,7 @@ class EvaluationPicture(Picture):
         ends = []
         for way, rows in told.items():
             steps, mean, deviation = rows.T
-            for part, y in dict(mean=mean, low=mean - deviation, high=mean + deviation).items():
+            for part, y in dict(mean=mean, dots=mean, low=mean - deviation, high=mean + deviation).items():
                 self.lines[way, part].set_data(steps, y)
             ends += [mean - deviation, mean + deviation]
         x, y = self.spans

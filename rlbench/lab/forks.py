@@ -49,7 +49,8 @@ class Relative:
     def close(self):
         "Watch no more, and let go of what is ours"
         self.timeline.close()
-        self.trainer.watchers = [one for one in self.trainer.watchers if one != self.note]
+        self.trainer.watchers = [one for one in self.trainer.watchers
+                                 if one != self.note and not getattr(one, "ends_with_page", False)]
         if self.ours: self.trainer.close()
 
     def __repr__(self):

@@ -33,6 +33,7 @@ def rows_of_step(last): # Taken
 # %% ../../nbs/8_lab/8414_uses.ipynb #264d3fbb
 class Uses:
     "A watcher that counts how often the rows of a memory are learned from"
+    ends_with_page = True
 
     def __init__(self, trainer, who):
         self.who = who

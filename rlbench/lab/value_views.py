@@ -408,8 +408,8 @@ class PlaneOfStates:
             self.picks.append(styled(pick, name))
             pick.observe(lambda change: self.others.offer(self.axes), "value")
             pick.observe(changed, "value")
-        words = widgets.Label("across"), widgets.Label("up")
-        row = widgets.HBox([words[0], self.picks[0], words[1], self.picks[1]])
+        named = [widgets.HBox([widgets.Label(way), pick]) for way, pick in zip(("across", "up"), self.picks)]
+        row = widgets.HBox(named)
         self.widget = widgets.VBox([styled(row, "rl-row"), self.others.widget])
         self.others.offer(self.axes)
         self.begin()
