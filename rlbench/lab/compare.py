@@ -37,9 +37,10 @@ def is_behind(fork, run):
     if fork.steps != run.steps: return fork.steps < run.steps
     return fork.updates < run.updates and bool(fork.owed or fork.repeaters)
 
-# %% ../../nbs/8_lab/8408_compare.ipynb #c856ac2c
+# %% ../../nbs/8_lab/8408_compare.ipynb #00ee94dd
 CATCH_UP = 100  # events of a fork, at most, for one of the run: one that is far behind keeps nobody waiting
 
+# %% ../../nbs/8_lab/8408_compare.ipynb #c856ac2c
 class Lockstep:
     "A run, and a fork that keeps up with it"
 

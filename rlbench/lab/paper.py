@@ -125,9 +125,10 @@ def paper_html(rows):
         lines.append("".join(f"<td>{words}</td>" for words in cells))
     return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
-# %% ../../nbs/8_lab/864_paper.ipynb #ba892677
+# %% ../../nbs/8_lab/864_paper.ipynb #5081ad5c
 TEXTS = dict(md=markdown_of, latex=latex_of, html=paper_html)
 
+# %% ../../nbs/8_lab/864_paper.ipynb #ba892677
 class PaperTable:
     "Median, interquartile mean and worst seed of groups of runs; a notebook shows it, `text` writes it"
 

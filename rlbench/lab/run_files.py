@@ -188,9 +188,10 @@ def renewed(path, kept, read): # kept: {path: (stamp, what was read)}
         kept[path] = stamp, read(path)
     return kept[path][1]
 
-# %% ../../nbs/8_lab/861_run_files.ipynb #334922e7
+# %% ../../nbs/8_lab/861_run_files.ipynb #8f145df0
 UNREADABLE = (RunProblem, ConfigError, FileProblem, OSError)
 
+# %% ../../nbs/8_lab/861_run_files.ipynb #334922e7
 class RunReader:
     "Reads the runs of a folder, and once more what has changed since"
 

@@ -265,9 +265,10 @@ def sorted_rows(terms, column, down):
     key = np.abs(terms[column]) if column == "error" else terms[column]
     return np.argsort(-key if down else key, kind="stable")
 
-# %% ../../nbs/8_lab/832_updates.ipynb #a547a5a1
+# %% ../../nbs/8_lab/832_updates.ipynb #059eafbc
 AS_DRAWN = dict(drawn="as drawn")
 
+# %% ../../nbs/8_lab/832_updates.ipynb #a547a5a1
 class TargetsView(View):
     "Explain this update: each target split into its terms"
     name = "targets"
