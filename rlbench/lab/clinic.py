@@ -112,12 +112,12 @@ class DoctorPanel:
         self.widget = panel("Why does it not learn?", "rl-doctor", self.said, self.list)
         self.widget.layout.display = "none"               # until somebody asks
 
-    def examine(self):
+    def examine(self, **how):
         "Look for what may be wrong, and show it -> a future of the Diagnosis"
         self.said.value = caption_html("looking …")
         self.widget.layout.display = None
         who = self.shown()
-        asked = self.player.look(lambda trainer: trainer.diagnose(who))
+        asked = self.player.look(lambda trainer: trainer.diagnose(who, **how))
         asked.add_done_callback(self.tell)
         return asked
 

@@ -90,8 +90,8 @@ class Diagnosis(list):
 # %% ../../nbs/6_training/6395_doctor.ipynb #bea0fdf3
 CHECKS = TASK_CHECKS + HIDDEN_CHECKS + [strange_setting] + LEARNING_CHECKS
 
-def diagnose(trainer, who, steps, seconds, seed): # see `examine`
+def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"
-    evidence = examine(trainer, who, steps, seconds, seed)
+    evidence = examine(trainer, who, steps, seconds, seed, seeds)
     found = [check(evidence) for check in CHECKS]
     return Diagnosis(evidence, [finding for finding in found if finding])

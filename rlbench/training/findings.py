@@ -234,12 +234,24 @@ def within_episodes(rows, lag):
     return there[episode[there] == episode[there + lag]]
 
 # %% ../../nbs/6_training/638_findings.ipynb #424c5b73
+def effects_after(rows,
+                  lag): # steps; below 0: of what happened before
+    "The F statistic of each thing that happens so many steps after an action, by the action"
+    first = within_episodes(rows, abs(lag))
+    if len(first) < 100: return np.zeros(1)
+    group = groups_of_actions(rows.act)[first + max(-lag, 0)]
+    return np.array([f_statistic(column[first + max(lag, 0)], group) for column in all_that_followed(rows)])
+
+# %% ../../nbs/6_training/638_findings.ipynb #d9c96523
 def effect_after(rows, lag):
-    "The largest F statistic of what happens so many steps after an action, by the action"
-    index = within_episodes(rows, lag)
-    if len(index) < 100: return 0.
-    group = groups_of_actions(rows.act)[index]
-    return max(f_statistic(column[index + lag], group) for column in all_that_followed(rows))
+    "The largest of these"
+    return effects_after(rows, lag).max()
+
+# %% ../../nbs/6_training/638_findings.ipynb #722b5f01
+def has_effect(rows):
+    "Whether anything that follows an action has to do with it, beyond what it has to do with what went before"
+    after = np.maximum(effects_after(rows, 0), effects_after(rows, 1) / 2)        # a force shows in places a step later
+    return bool((after > np.maximum(4.5, 2 * effects_after(rows, -1))).any())
 
 # %% ../../nbs/6_training/638_findings.ipynb #e4c57d86
 def idle_actions(evidence):
@@ -247,8 +259,7 @@ def idle_actions(evidence):
     rows = evidence.chance
     if isinstance(rows.act, dict) or len(rows.rew) < 100: return None
     group = groups_of_actions(rows.act)
-    largest = max(effect_after(rows, 0), effect_after(rows, 1) / 2)               # a force shows in places a step later
-    if largest > 4.5 or len(np.unique(group)) < 2 or np.bincount(group).max() > .98 * len(group):
+    if has_effect(rows) or len(np.unique(group)) < 2 or np.bincount(group).max() > .98 * len(group):
         return None
     return Finding(
         "idle_actions", f"over {len(group):,} steps of chance neither reward nor end nor any change of the observation "

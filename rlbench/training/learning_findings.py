@@ -5,14 +5,15 @@
 # %% auto #0
 __all__ = ['LEARNING_CHECKS', 'no_updates', 'standing_still', 'strange_rate', 'short_sight', 'past_the_end', 'wrong_sign',
            'wrong_push', 'impossible_values', 'over_estimation', 'blind_critic', 'settled_early', 'same_everywhere',
-           'kept_random', 'dead_units', 'too_far', 'clipped_away', 'no_exploration', 'only_exploration', 'short_memory',
-           'stale_target', 'greedy_is_worse']
+           'kept_random', 'dead_units', 'too_far', 'clipped_away', 'no_exploration', 'only_exploration',
+           'share_at_bounds', 'at_bounds', 'short_memory', 'stale_target', 'greedy_is_worse', 'seed_spread']
 
 # %% ../../nbs/6_training/639_learning_findings.ipynb #1255c175
 import contextlib
 import math
 from dataclasses import fields
 
+import gymnasium as gym
 import numpy as np
 import torch
 
@@ -21,7 +22,7 @@ from ..core.batch import as_numpy
 from ..core.schedules import Schedule
 from ..policies.networks import Perceptron
 from .actor import to_tensors
-from .evidence import beliefs, episodes_of, known_returns
+from .evidence import beliefs, episodes_of, known_returns, last_returns
 from .findings import Finding
 from .meanings import MEANINGS
 
@@ -456,6 +457,31 @@ def only_exploration(evidence):
         "let epsilon fall faster",
         weight=.6, changes=back_to_default(evidence, "epsilon"))
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #58a8d62d
+def share_at_bounds(act,  # (n, ...)
+                    low, high):
+    "Share of the steps in which each number of an action is within a hundredth of its bounds, or beyond: (D,)"
+    act, low, high = (np.reshape(x, (len(act), -1)) for x in (act, *np.broadcast_arrays(low, high, act)[:2]))
+    edge = .01 * (high - low)
+    return ((act <= low + edge) | (act >= high - edge)).mean(0)
+
+# %% ../../nbs/6_training/639_learning_findings.ipynb #6460603d
+def at_bounds(evidence):
+    "Actions stand at their bounds, and do no better than chance"
+    space = evidence.spec.action_space
+    if not isinstance(space, gym.spaces.Box) or evidence.learner.updates < 50:
+        return None
+    share = share_at_bounds(evidence.exploring.act, space.low, space.high)
+    if share.max() < .9 or not no_better(evidence): return None
+    worst = int(share.argmax())
+    return Finding(
+        "at_bounds", f"number {worst} of the action is at its bounds in {share[worst]:.0%} of the steps, and returns "
+        "are no better than those of chance",
+        "where actions are cut off, a small change of the policy changes nothing, so there is no way back",
+        "a smaller learning rate, more entropy or noise; are observations scaled, so that they do not swamp the policy",
+        weight=.7, changes=back_to_default(evidence, "lr", "ent_coef", "exploration_noise"),
+        numbers={"action": evidence.exploring.act.reshape(len(evidence.exploring.act), -1)[:, worst]})
+
 # %% ../../nbs/6_training/639_learning_findings.ipynb #5efff040
 def short_memory(evidence):
     "A replay memory that holds hardly an episode"
@@ -505,8 +531,29 @@ def greedy_is_worse(evidence):
         weight=.45, changes={},
         numbers={"return, greedy": greedy, "return, exploring": exploring})
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #74ae0d42
+def seed_spread(evidence):
+    "Runs that differ in nothing but the seed end far apart"
+    if not evidence.others: return None
+    mine = {evidence.trainer.settings.seed: last_returns(evidence.trainer, evidence.who)}
+    runs = {seed: ret for seed, ret in (mine | evidence.others).items() if len(ret) > 1}
+    means = {seed: ret.mean() for seed, ret in runs.items()}
+    worst, best = min(means, key=means.get), max(means, key=means.get)
+    error = math.hypot(*(runs[seed].std() / math.sqrt(len(runs[seed])) for seed in (worst, best)))
+    gap = means[best] - means[worst]
+    if gap < 4 * error + .5 * abs(means[best]): return None
+    told = ", ".join(f"seed {seed}: {mean:.4g}" for seed, mean in means.items())
+    return Finding(
+        "seed_spread", f"runs that differ in the seed alone return, in their last episodes, {told}",
+        "one run is one draw: what it reaches, or fails to reach, says little about its settings",
+        "compare settings over five seeds or more and by intervals; where some seeds fail, more exploration or a "
+        "smaller learning rate",
+        weight=.4, changes={},
+        numbers={f"return, seed {seed}": ret for seed, ret in runs.items()})
+
 # %% ../../nbs/6_training/639_learning_findings.ipynb #cc0d6dc3
 LEARNING_CHECKS = [no_updates, standing_still, strange_rate, short_sight, past_the_end, wrong_sign, wrong_push,
                    impossible_values,
                    over_estimation, blind_critic, settled_early, same_everywhere, kept_random, dead_units, too_far,
-                   clipped_away, no_exploration, only_exploration, short_memory, stale_target, greedy_is_worse]
+                   clipped_away, no_exploration, only_exploration, at_bounds, short_memory, stale_target,
+                   greedy_is_worse, seed_spread]

@@ -137,7 +137,7 @@ class RunState(RunNotes):
     @property
     def updates(self):
         "Steps on minibatches, of all who learn"
-        return sum(learner.updates for learner in self.learners.values())
+        return sum([learner.updates for learner in self.learners.values()])   # asked at every event
 
     @property
     def owed(self):
