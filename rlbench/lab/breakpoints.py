@@ -117,7 +117,7 @@ def all_finite(column):
     "Whether all numbers of an array, or of a Batch, are finite; a product with itself is the quickest to tell"
     if isinstance(column, dict): return all(map(all_finite, column.values()))
     if column.dtype.kind != "f": return True
-    flat = column if column.ndim == 1 else column.reshape(-1)
+    flat = column.ravel()
     return isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
 
 # %% ../../nbs/8_lab/8406_breakpoints.ipynb #c37ce5dc
@@ -126,14 +126,17 @@ class NotANumber:
     text = "nan"
 
     def __call__(self, trainer, event):
-        wrong = []
+        if event.kind == "collect":
+            got = event.data
+            rew = got.get("rew")                          # (N,): asked in place, at every step
+            if isfinite(rew.dot(rew)) and all_finite(got.get("next_obs")): return ""
+            wrong = [name for name in ("rew", "next_obs") if not all_finite(got[name])]
+            return f"not finite: {', '.join(wrong)}" if wrong else ""
         if event.kind == "learn":
             for group, (loss, norm) in trainer.learners[event.who].last.groups.items():
-                if isfinite(loss) and isfinite(norm): continue
-                wrong.append(f"the loss or the gradient of {group}")
-        if event.kind == "collect":
-            wrong = [name for name in ("rew", "next_obs") if not all_finite(event.data.get(name))]
-        return f"not finite: {', '.join(wrong)}" if wrong else ""
+                if not (isfinite(loss) and isfinite(norm)):
+                    return f"not finite: the loss or the gradient of {group}"
+        return ""
 
 # %% ../../nbs/8_lab/8406_breakpoints.ipynb #41c23e24
 class Prefers:

@@ -261,12 +261,12 @@ class Trail:
     def arrive(self):
         "This is where the run is, as far as we know"
         self.known = settings_now(self.trainer)
-        self.place = place_of(self.trainer)
+        self.steps, self.updates = place_of(self.trainer)
         self.seen = self.trainer.obs
 
     def look(self):
         "Notice what was changed since the last event without a word"
-        if self.trainer.obs is not self.seen or self.place != place_of(self.trainer):
+        if self.trainer.obs is not self.seen or (self.steps, self.updates) != place_of(self.trainer):
             self.begin(None, [*lines_of(self.branch.path(self.at, self.done)), STRAYED])
         else: self.look_for_changes()
 
@@ -301,7 +301,7 @@ class Chronicle(Trail):
                  lines=None,    # of code that lead to where it is; None: as it tells itself
                  file=None,     # that they load
                  budget=256,    # MB, for all snapshots
-                 share=.008):   # of the time, for taking them
+                 share=.01):    # of the time, for taking them
         super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share))
         self.file = file
         self.stamp = stamp_of(file)
@@ -313,7 +313,8 @@ class Chronicle(Trail):
 
     def note(self, trainer, event):
         "An event has happened"
-        self.place = place_of(trainer)
+        if event.kind == "collect": self.steps = trainer.env.steps
+        if event.kind == "learn": self.updates += 1
         strayed = trainer.obs is not self.seen
         if not strayed: self.look_for_changes()
         if self.ahead and self.ahead.at == self.at:

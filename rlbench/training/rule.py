@@ -57,7 +57,8 @@ class Event:
     def marks(self):
         "The larger units that it completed, one of MARKS"
         if self.kind == "collect":
-            return ("step", "episode") if self.ended else ("step",)
+            ended = any([step.ended for step in self.steps.values()])
+            return ("step", "episode") if ended else ("step",)
         if self.kind == "learn":
             return ("update",) if self.left else ("update", "iteration")
         return ()
