@@ -293,7 +293,7 @@ def why_of(player, row, who, since):
     used = uses.of(player.trainer, found)
     if since is not None:
         uses = counted_again(player.timeline, learner.name, since)
-        used = uses.hits[found]
+        used = uses.tally.hits[found]
     return WhyDrawn(learner, found[0], used[0], uses.since)
 
 # %% ../../nbs/8_lab/854_hands.ipynb #5e7a0c12

@@ -98,6 +98,7 @@ def operate(player, who, # behaviour; None: the only one that learns
         code = rows_code(learner, which, meant)
     text = operation_code(learner, verb, *code, how)
     uses = uses_of(player.trainer, learner.name)
+    uses.up_to_now(player.trainer)
     before = Outlook(learner)
     moved = done_alone(player, deed_of(learner.name, verb, what, how), text).moved
     if moved: uses.move(moved, learner)
