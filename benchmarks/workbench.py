@@ -55,8 +55,8 @@ def played(wb, seconds):
 
 def show_views(wb, on):
     "Put all views on the page, or take all away"
-    for card in wb.page.cards: card.open = on
-    wb.page.arrange()
+    names = [card.view.name for card in wb.page.cards]
+    (wb.show if on else wb.hide)(*names)
 
 
 def compare(wb, rounds, seconds, progress=print):
