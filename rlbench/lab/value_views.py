@@ -408,7 +408,8 @@ class PlaneOfStates:
             self.picks.append(styled(pick, name))
             pick.observe(lambda change: self.others.offer(self.axes), "value")
             pick.observe(changed, "value")
-        named = [widgets.HBox([widgets.Label(way), pick]) for way, pick in zip(("across", "up"), self.picks)]
+        named = [styled(widgets.HBox([widgets.Label(way), pick]), "rl-row")
+                 for way, pick in zip(("across", "up"), self.picks)]
         row = widgets.HBox(named)
         self.widget = widgets.VBox([styled(row, "rl-row"), self.others.widget])
         self.others.offer(self.axes)
