@@ -93,7 +93,7 @@ def bar_places(box, n):
 # %% ../../nbs/8_lab/800_drawing.ipynb #618b19bc
 def level(value, low, high, base, top):
     "The pixel at which a value stands when low stands at base and high at top"
-    share = (np.clip(value, low, high) - low) / max(high - low, 1e-9)
+    share = (np.minimum(np.maximum(value, low), high) - low) / max(high - low, 1e-9)
     return base - share * (base - top)
 
 # %% ../../nbs/8_lab/800_drawing.ipynb #7546470c

@@ -97,7 +97,7 @@ def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pi
     roof, floor = top + 14, bottom - 13
     share = (at - at[0]) / max(1., at[-1] - at[0])
     x = left + share * (right - left)
-    low, middle, high = (level(np.nan_to_num(y), *limits, floor, roof) for y in band)
+    low, middle, high = level(np.nan_to_num(np.array(band)), *limits, floor, roof)
     there, back = np.column_stack([x, high]), np.column_stack([x, low])[::-1]
     sheet.pen.polygon(np.concatenate([there, back]), PALE)
     sheet.pen.line(np.column_stack([x, middle]), "number", 2)

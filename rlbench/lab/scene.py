@@ -164,7 +164,8 @@ FARTHEST = 5000     # pixels; nobody looks farther
 # %% ../../nbs/8_lab/80_scene.ipynb #1c7f82f7
 def tenths(points):
     "Finite points (n, 2) as (n, 2) whole tenths of a pixel"
-    return np.rint(np.clip(points, -FARTHEST, FARTHEST) * 10).astype(int)
+    near = np.minimum(np.maximum(points, -FARTHEST), FARTHEST)        # np.clip takes three times as long
+    return np.rint(near * 10).astype(int)
 
 # %% ../../nbs/8_lab/80_scene.ipynb #3b019eab
 def unbroken(points):
@@ -177,10 +178,10 @@ def unbroken(points):
 # %% ../../nbs/8_lab/80_scene.ipynb #033e2a8e
 def way_through(points):
     "Points (n, 2) as a way of SVG, in tenths of a pixel"
+    if np.isfinite(points).all():
+        return "M" + " ".join(map(str, tenths(points).ravel().tolist())) if len(points) else ""
     known = np.isfinite(points).all(1)
     places = tenths(np.where(known[:, None], points, 0))
-    if known.all():
-        return "M" + " ".join(map(str, places.ravel().tolist())) if len(places) else ""
     first = np.diff(known, prepend=False) & known
     marked = zip(places.tolist(), np.where(first, "M", " ").tolist(), known.tolist())
     return "".join(f"{mark}{x} {y}" for (x, y), mark, there in marked if there)
