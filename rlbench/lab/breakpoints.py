@@ -129,7 +129,8 @@ class NotANumber:
         if event.kind == "collect":
             got = event.data
             rew = got.get("rew")                          # (N,): asked in place, at every step
-            if isfinite(rew.dot(rew)) and all_finite(got.get("next_obs")): return ""
+            if isfinite(rew.dot(rew)) and all_finite(got.get("next_obs")):
+                return ""
             wrong = [name for name in ("rew", "next_obs") if not all_finite(got[name])]
             return f"not finite: {', '.join(wrong)}" if wrong else ""
         if event.kind == "learn":
