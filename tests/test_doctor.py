@@ -87,6 +87,17 @@ def test_what_no_setting_mends_is_said():
         Diagnosis(run.diagnose(steps=50).evidence, [finding]).try_it()
 
 
+def test_runs_with_other_seeds_show_what_was_luck():
+    run = Trainer("CartPole-v1", "ppo", seed=3).run(400)
+    before = run.snapshot()
+    found = run.diagnose(steps=50, seconds=.2, seeds=2)
+    assert list(found.evidence.others) == [4, 5] and same(run.snapshot(), before)
+    again = run.diagnose(steps=50, seconds=.2, seeds=2).evidence.others
+    assert same(again, found.evidence.others)
+    with pytest.raises(ValueError, match="seeds"):
+        run.diagnose(steps=50, seeds=-1)
+
+
 def test_slow_environments_are_looked_at_for_a_while_only():
     class Slow(gym.Wrapper):
         def step(self, action):
