@@ -193,8 +193,8 @@ def answer_table(found, load):
     "A row for every control: median (worst) ms"
     lines = [
         "## How soon a click is answered", "",
-        "Milliseconds from the click's arrival in the kernel to the first word on the page about it (\"One moment …\" "
-        "where it is in the middle of an event or a picture), with the page "
+        "Milliseconds from the click's arrival in the kernel to the first word on the page about it "
+        "(\"One moment …\" where it is in the middle of an event or a picture), with the page "
         f"open in Chromium: median (worst) of {len(found['at rest']['play'])}; goal: below 100. Load of the machine's "
         f"two cores meanwhile: {load}.", "",
         "| control | " + " | ".join(found) + " |",

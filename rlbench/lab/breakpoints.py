@@ -78,7 +78,8 @@ def limit(name, end, within, number): # end: the smallest or the largest of a co
     def is_kept(event):
         column = event.data.get(name)
         if column is None: return no_column and event.kind == "collect"
-        return not isinstance(column, dict) and within(end(column).item(), number)
+        if isinstance(column, dict) or 0 in column.shape: return False
+        return within(end(column).item(), number)
 
     return is_kept
 

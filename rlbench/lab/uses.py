@@ -10,7 +10,6 @@ __all__ = ['USED', 'ONE', 'columns_used', 'end_to_end', 'rows_told', 'rows_of_st
 # %% ../../nbs/8_lab/8414_uses.ipynb #5fde5c2a
 import contextlib
 import operator
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -18,12 +17,13 @@ import torch
 
 from ..algos.draws import draw_chances
 from ..buffers.surgery import Moved
-from ..core.batch import as_numpy
+from ..core.batch import Batch, as_numpy
 from .drawing import short
 from .inspect import errors_of
 from .owner import next_event
 from .selections import check_rows_held
 from .timeline import deeds_on, lead
+from .updates import rows_that_count
 
 # %% ../../nbs/8_lab/8414_uses.ipynb #90aa1187
 USED = "index", "valid", "burn"     # columns that tell which rows were learned from
@@ -42,9 +42,9 @@ def end_to_end(columns):
 # %% ../../nbs/8_lab/8414_uses.ipynb #3d3da6e1
 def rows_told(updates): # [what each of them told, …]
     "Numbers (n,) of the rows that some updates learned from"
-    columns = {name: end_to_end(map(itemgetter(name), updates)) for name in updates[0]}
-    counts = columns.get("valid", np.True_) & ~columns.get("burn", np.False_)
-    return columns["index"][counts] if counts.ndim else columns["index"]
+    joined = Batch({name: end_to_end(map(operator.itemgetter(name), updates)) for name in updates[0]})
+    counted, _ = rows_that_count(joined)
+    return joined.index[counted]
 
 # %% ../../nbs/8_lab/8414_uses.ipynb #d3825350
 def rows_of_step(last): # Taken

@@ -469,7 +469,7 @@ def share_at_bounds(act,  # (n, ...)
 def at_bounds(evidence):
     "Actions stand at their bounds, and do no better than chance"
     space = evidence.spec.action_space
-    if not isinstance(space, gym.spaces.Box) or evidence.learner.updates < 50:
+    if not isinstance(space, gym.spaces.Box) or not space.is_bounded() or evidence.learner.updates < 50:
         return None
     share = share_at_bounds(evidence.exploring.act, space.low, space.high)
     if share.max() < .9 or not no_better(evidence): return None
@@ -537,6 +537,7 @@ def seed_spread(evidence):
     if not evidence.others: return None
     mine = {evidence.trainer.settings.seed: last_returns(evidence.trainer, evidence.who)}
     runs = {seed: ret for seed, ret in (mine | evidence.others).items() if len(ret) > 1}
+    if len(runs) < 2: return None       # episodes are too long
     means = {seed: ret.mean() for seed, ret in runs.items()}
     worst, best = min(means, key=means.get), max(means, key=means.get)
     error = math.hypot(*(runs[seed].std() / math.sqrt(len(runs[seed])) for seed in (worst, best)))
