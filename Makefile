@@ -1,5 +1,6 @@
 # make lab     install into .venv and open the workbench in JupyterLab
 # make test    install into .venv and check everything
+# make proofs  the tests that make test leaves out: figures of the book in small
 # make sync    clean the notebooks, export the package, write README.md
 # make bench-speed      steps a second;  make bench-learning    returns reached, over seeds (slow)
 
@@ -9,7 +10,7 @@ PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 EXTRAS := lab,dev,box2d,mujoco,tensorboard,render,minari,minatar,peers
 
-.PHONY: help lab venv sync test bench-speed bench-learning
+.PHONY: help lab venv sync test proofs bench-speed bench-learning
 .DELETE_ON_ERROR:
 
 help:
@@ -43,6 +44,9 @@ sync: $(STAMP)
 
 test: $(STAMP)
 	@$(PY) tools/check.py
+
+proofs: $(STAMP)
+	@$(PY) -m pytest -n 2 --dist loadfile -m long tests
 
 bench-speed: $(STAMP)
 	@$(PY) benchmarks/speed.py

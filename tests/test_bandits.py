@@ -81,6 +81,7 @@ def within(runs, expected, errors=4):
 
 # ---- the testbed
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ORACLE)
 def test_the_testbed_is_the_books(curves, name):
     rew, right, regret = curves(name)

@@ -9,11 +9,10 @@ from rlbench.envs.find import make
 from rlbench.training.by_hand import acted_by_hand, why_own_actions
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load
-from tests.cases import CASES
+from tests.cases import ONE_EACH
 from tests.test_page_truth import repeated, told
 from tests.test_workbench import bench          # noqa: F401
 
-PLAIN = [case for case in CASES if not case.extra]
 SMALL = dict(learning_starts=8, batch_size=4, hidden=(4,), buffer_size=64)
 
 
@@ -39,7 +38,7 @@ def lend_hands(trainer):
     trainer.until("step")
 
 
-@pytest.mark.parametrize("case", PLAIN, ids=str)
+@pytest.mark.parametrize("case", ONE_EACH, ids=str)
 def test_a_run_that_hands_were_in_goes_on_to_the_bit(case, tmp_path):
     trainer = case.trainer()
     trainer.until("step", 3)
@@ -59,7 +58,7 @@ def test_a_run_that_hands_were_in_goes_on_to_the_bit(case, tmp_path):
     assert same(other.until("step", 12) and other.snapshot(), later)
 
 
-@pytest.mark.parametrize("case", PLAIN, ids=str)
+@pytest.mark.parametrize("case", ONE_EACH, ids=str)
 def test_who_may_learn_from_a_hand_has_it_marked_and_the_others_say_why_not(case):
     trainer = case.trainer()
     learner = trainer.learner

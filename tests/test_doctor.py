@@ -14,15 +14,14 @@ from rlbench.core.words import ConfigError
 from rlbench.lab.clinic import finding_html, thinned
 from rlbench.training.doctor import CHECKS, Diagnosis
 from rlbench.training.findings import Finding
-from tests.cases import CASES
+from tests.cases import ONE_EACH
 
 QUICK = ["reward: always 0", "observation: one dimension large", "action: ignored, Box", "limit: reported as an end",
-         "ent_coef: 5", "epsilon: 0", "learning_starts: never", "sign of the advantage", "counts past the end",
-         "loss cut off"]
+         "ent_coef: 5", "learning_starts: never", "loss cut off"]
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", ONE_EACH, ids=str)
 def test_every_algorithm_can_be_looked_at_and_stays_where_it_is(case):
     run = case.begun()
     run.run(30)

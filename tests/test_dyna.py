@@ -152,6 +152,7 @@ def test_first_comes_the_real_step_and_then_what_was_drawn():
     assert [trainer.advance().kind for _ in range(5)] == ["learn"] * 4 + ["collect"]
 
 
+@pytest.mark.long
 def test_figure_8_2():
     "One run goes on with n = 0, 5, 50 after the first reward, before which there is nothing to plan with"
     first = trainer_for(planning_steps=0, seed=0)
@@ -183,6 +184,7 @@ def after_the_change(rows, later, kappas, known, steps, runs=40):
     return found
 
 
+@pytest.mark.long
 def test_a_bonus_gets_round_a_wall_that_moved():
     "Figure 8.4, small"
     plain, plus = after_the_change(CLOSED, OPEN_LEFT, (0., 3e-3), known=120, steps=330)
@@ -190,6 +192,7 @@ def test_a_bonus_gets_round_a_wall_that_moved():
     assert plus.mean() - plain.mean() > 4 * error
 
 
+@pytest.mark.long
 def test_only_with_a_bonus_is_the_shortcut_found_for_sure():
     "Figure 8.5, small: all know the long way (11 steps) when a shorter one opens (3 steps)"
     rows = "....G\n.####\n.....\n....S"

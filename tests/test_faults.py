@@ -3,8 +3,8 @@ import pytest
 
 from benchmarks.faults import FAULTS, outcomes
 
-CASES = {"checkpoints with one wrong thing": 60, "damaged bytes": 30, "data sets": 60, "recordings": 40,
-         "odd settings": 21, "interrupts": 4, "environments that cannot go back": 8, "wrong environments": 24}
+CASES = {"checkpoints with one wrong thing": 30, "damaged bytes": 22, "data sets": 30, "recordings": 24,
+         "odd settings": 21, "interrupts": 3, "environments that cannot go back": 6, "wrong environments": 21}
 
 
 @pytest.mark.parametrize("family", CASES)

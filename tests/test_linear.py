@@ -184,6 +184,7 @@ def test_n_step_sarsa_on_tiles_is_the_box():
     np.testing.assert_allclose(trainer.learner.nets.q.w.numpy(), box.w, atol=1e-10)
 
 
+@pytest.mark.long
 def test_the_beginning_of_figure_10_2():
     "Mountain car, one step, α = .5: the book's mean is about 1000 in the first episode, and halves within a few"
     trainer = car(seed=0)
@@ -192,6 +193,7 @@ def test_the_beginning_of_figure_10_2():
     assert lengths[4] < lengths[0] / 2
 
 
+@pytest.mark.long
 def test_the_beginning_of_figure_10_4():
     "Mountain car, n = 4, α = .5, always greedy: many hundred steps in the first episodes, about 200 after ten"
     trainer = car(n_step=4, seed=0)
@@ -276,6 +278,7 @@ def test_bairds_counterexample():
     assert error(on[-1]) < .6 * begun                               # on the policy it converges
 
 
+@pytest.mark.long
 def test_one_hot_prediction_is_the_value_of_the_policy():
     "A walk of five states, each way with its own chance: exact values by solving, learned off the policy"
     model = model_of(GridWorld("H.S.G"))

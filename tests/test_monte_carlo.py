@@ -495,6 +495,7 @@ def hands_trainer(num_envs, deal=None, apart=False, **more):
 CONTROL = [dict(epsilon=.1), dict(importance="weighted", epsilon=.7, first_visit=False)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", CONTROL, ids=["on-policy", "off-policy"])
 def test_control_approaches_the_best_policy(options):
     "A small form; benchmarks/textbook_tables.py goes on until next to nothing is lost"
@@ -608,6 +609,7 @@ def lost_by_runs(runs, hands, **more):
     return np.array([start_value(None) - start_value(chances(q).numpy()) for q in each])
 
 
+@pytest.mark.long
 def test_exploring_starts_come_closer_to_the_best_policy():
     "Runs side by side, each with a table of its own; without a random action the others never learn some of it"
     never = lost_by_runs(12, 2000)

@@ -21,7 +21,7 @@ from rlbench.lab.value_views import GridValues, Truth, judged_states, layout_of
 from rlbench.lab.views import View
 from rlbench.training.rule import BrokenOff
 from rlbench.training.trainer import Trainer
-from tests.cases import CASES
+from tests.cases import ONE_EACH
 from tests.test_player import SMALL, eventually
 from tests.test_workbench import bench, has_picture, part, seen_of, view     # noqa: F401
 
@@ -71,7 +71,7 @@ def test_who_learns_once_from_its_steps_says_that_nothing_is_left(bench):       
     assert wb.player.state == "done" and "collecting is switched off" in status(wb)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", ONE_EACH, ids=str)
 def test_more_updates_are_made_or_refused_in_words(case):
     trainer = case.trainer()
     player = Player(trainer, "sync")

@@ -323,6 +323,7 @@ def test_the_model_is_not_saved():
     assert list(tree) == ["v.values"]
 
 
+@pytest.mark.long
 def test_the_finished_policy_walks():
     trainer = planned("FrozenLake-v1", "value_iteration").run(steps=8000)
     error = 4 * np.sqrt(.74 * .26 / 100)

@@ -22,7 +22,7 @@ from rlbench.lab.run_table import RunGroup
 from rlbench.training.checkpoints import RunProblem
 from rlbench.training.claims import claimed
 from rlbench.training.train import train
-from tests.cases import CASES, EPISODE, demonstrations
+from tests.cases import EPISODE, ONE_EACH, demonstrations
 from tests.conftest import small
 from tests.test_runs import ARGS, process_of, wait_for_checkpoint
 
@@ -300,8 +300,6 @@ def test_news_come_with_a_beat_and_nothing_else_moves(four):
 
 
 # ---- every algorithm
-
-ONE_EACH = list({case.algo: case for case in reversed(CASES) if not case.extra}.values())
 
 
 @pytest.fixture(scope="module")

@@ -323,6 +323,7 @@ def test_an_operation_is_repeated_undone_and_written_down():
 
 REFUSED = [
     (lambda wb: wb.delete("rew > 7"), "holds for none of 60 rows"),
+    (lambda wb: wb.edit("rew > 7", rew=1.), "holds for none of 60 rows"),
     (lambda wb: wb.delete("rewd > 7"), "did you mean 'rew'"),
     (lambda wb: wb.delete(9999), "row 9999 is not held"),
     (lambda wb: wb.delete([]), r"rows \[\]: expected numbers of rows"),
@@ -348,6 +349,12 @@ def test_refusals():
     for ask, words in REFUSED:
         with pytest.raises((ValueError, FileProblem), match=words): ask(wb)
     assert differs(wb.snapshot(), here) == "" and wb.player.timeline.done == 0
+    wb.close()
+
+
+def test_where_nothing_is_stored_yet_there_is_no_row_to_edit():
+    wb = lake()
+    with pytest.raises(ValueError, match="'age < 3' holds for none of 0 rows"): wb.edit("age < 3", rew=1.)
     wb.close()
 
 

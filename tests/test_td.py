@@ -375,6 +375,7 @@ def nineteen():
     return {name: errors(19, -1., 40, range(1, 5), **how).mean(1) for name, (how, *_) in ORACLE_19.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ORACLE_19)
 def test_figures_72_and_126(nineteen, name):
     _, mean, deviation = ORACLE_19[name]
@@ -387,6 +388,7 @@ def test_the_middle_is_best(nineteen):
     assert max(middle) + .08 < min(ends)
 
 
+@pytest.mark.long
 def test_a_maximum_deceives_one_table_and_not_two():
     runs = 250
 
@@ -431,6 +433,7 @@ CLIFF = {  # ORACLE: return of episodes 20 to 60, and its deviation from run to 
     "sarsa": (-24.5, 9.6), "q": (-22.6, 6.7), "expected": (-14.1, 3.2)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", CLIFF)
 def test_example_66_on_a_short_cliff(target):
     "The long one is a benchmark; the tolerance is four standard errors"

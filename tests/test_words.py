@@ -4,10 +4,10 @@ import re
 import pytest
 
 from rlbench.algos.algorithm import algorithms
-from tests.cases import CASES, Case
+from tests.cases import CASES, ONE_EACH, Case
 
 SPARSE = dict(train_freq=5, n_step=3, n_episodes=3, sweeps=2, planning_steps=3)     # settings that move an update
-TIMED = [Case(one.algo, one.env, (*one.extra, (name, value))) for one in CASES for name, value in SPARSE.items()
+TIMED = [Case(one.algo, one.env, (*one.extra, (name, value))) for one in ONE_EACH for name, value in SPARSE.items()
          if name in algorithms()[one.algo].__dataclass_fields__ and name not in dict(one.extra)]
 BEGINNINGS = dict(collect="environment step", process="targets and a to-do list", learn="update ", nothing="nothing")
 

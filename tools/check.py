@@ -31,7 +31,7 @@ STEPS = {               # name -> (command, limit in seconds)
     "lint": ([*PYTEST, *LINTS], 300),
     "reading": (tool("reading_cost", "--check"), 120),
     "notebooks": (tool("notebooks"), 1500),
-    "tests": ([*TWO, "--durations=10", *(f"--ignore={path}" for path in (*LINTS, BROWSER))], 1800),
+    "tests": ([*TWO, "-m", "not long", "--durations=10", *(f"--ignore={path}" for path in (*LINTS, BROWSER))], 1800),
     "browser": ([*PYTEST, "-n", "2", BROWSER], 900),
 }
 

@@ -4,14 +4,16 @@ python tools/notebooks.py                    all of them
 python tools/notebooks.py nbs/4_algos/*      these
 
 A notebook that registers a class of its own must not change what the next one finds. So every notebook gets a fork of
-a process in which the large libraries are imported already.
+a process in which everything large is imported already: a first optimiser alone brings a thousand modules of torch.
 """
 import argparse
+import gc
 import sys
 from multiprocessing import get_context
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 
 def run(path):
@@ -21,11 +23,20 @@ def run(path):
     return path, passed, seconds
 
 
+def import_what_they_use():
+    "Here, once, and not in every fork"
+    import matplotlib.pyplot  # noqa: F401
+    import nbdev.test  # noqa: F401
+    import torch._dynamo  # noqa: F401
+    import rlbench
+    torch.set_num_threads(1)
+    for name in rlbench.HOMES: getattr(rlbench, name)
+    gc.freeze()         # nor looked through in every fork
+
+
 def main(paths):
     "Run them; the exit status"
-    import matplotlib.pyplot  # noqa: F401  here, once, and not in every fork
-    import torch
-    torch.set_num_threads(1)
+    import_what_they_use()
     failed = []
     with get_context("fork").Pool(2, maxtasksperchild=1) as pool:
         for path, passed, seconds in pool.imap_unordered(run, paths, chunksize=1):

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from PIL import Image
 
-from .scene import FACES, Line, Sheet, Window, Words, width_of
+from .scene import FACES, Line, Sheet, Still, Window, Words, width_of
 
 # %% ../../nbs/8_lab/801_figures.ipynb #fb801009
 def nice_step(x):
@@ -191,7 +191,7 @@ class Axes:
         "Other limits, and with them other ticks"
         self.xlim = tuple(map(float, xlim))
         self.ylim = tuple(map(float, ylim))
-        self.still = None           # marks that stand still; None: to be made
+        self.still = None           # what stands still; None: to be made
 
     def get_xlim(self):
         return self.xlim
@@ -216,8 +216,9 @@ class Axes:
         return (points - (x0, y0)) * scale + (left, bottom)
 
     def background(self):
-        "What stands still, a list of marks"
-        if self.still is None: self.still = still_marks(self)
+        "What stands still"
+        if self.still is None:
+            self.still = Still(still_marks(self))
         return self.still
 
 # %% ../../nbs/8_lab/801_figures.ipynb #31770bc3
@@ -248,7 +249,7 @@ class Picture:
 
     def __init__(self, width=400, height=236):
         self.size = width, height
-        self.planes = {}        # axes -> colours under what moves, the highest row first
+        self.planes = {}        # axes -> (colours under what moves, the highest row first, are they blended)
         self.moving = []        # (axes, artist), in the order of drawing
         self.all = []           # axes
 
@@ -267,15 +268,16 @@ class Picture:
         new = tuple(x or ax.xlim), tuple(y or ax.ylim)
         if new != (ax.xlim, ax.ylim): ax.set_limits(*new)
 
-    def fill(self, ax, rgb):
-        "Lay an image, or colours (h, w, 3) uint8, lowest row first, under what moves"
-        self.planes[ax] = rgb if isinstance(rgb, Image.Image) else Image.fromarray(rgb[::-1])
+    def fill(self, ax, rgb, smooth=True):
+        "Lay an image, or colours (h, w, 3) uint8, lowest row first, under what moves; smooth: neighbours are blended"
+        image = rgb if isinstance(rgb, Image.Image) else Image.fromarray(rgb[::-1])
+        self.planes[ax] = image, smooth
 
     def draw(self):
         "The next frame, a Sheet"
         sheet = Sheet(*self.size)
-        for ax in self.all: sheet.marks.extend(ax.background())
-        for ax, image in self.planes.items(): sheet.plane(ax.box, image)
+        for ax in self.all: sheet.marks.append(ax.background())
+        for ax, plane in self.planes.items(): sheet.plane(ax.box, *plane)
         for ax in self.all:
             artists = [one for owner, one in self.moving if owner is ax and one.visible]
             seen = [mark for one in artists for mark in one.marks(ax.places)]

@@ -14,7 +14,6 @@ from .accounts import explain_update
 from .advice import advice
 from .breakpoints import Prefers
 from .evaluations import evaluate_every, evaluations_of, watching_evaluations
-from .filters import rows_where
 from .inspect import is_held
 from .operations import asked_to_operate, export_rows
 from .pins import pin, pins_of
@@ -103,8 +102,7 @@ def entry_for(memory, row, name, value): # row: a number, or numbers (n,)
 # %% ../../nbs/8_lab/854_hands.ipynb #dae13046
 def rows_meant(learner, which):
     "A row by its number, or those (n,) of a list, a selection or an expression; ValueError where there is none"
-    if isinstance(which, str): return rows_where(learner, which)
-    if isinstance(which, (list, np.ndarray, Selection)):
+    if isinstance(which, (str, list, np.ndarray, Selection)):
         return numbers_meant(learner, which)
     if fits(int, which) and is_held(learner.memory, which): return which
     raise ValueError(f"row {which} is not held; there are {len(learner.memory):,} rows")

@@ -57,10 +57,7 @@ class CarryPicture(Picture):
         known = moved[np.isfinite(moved)]
         far = cover(far, 0, float(np.abs(carry).max()), anchor=1.)
         self.spans = far, cover(span, 0, known.max(initial=0.), least=.1)
-        wide = max(1, 330 // steps)
-        tall = max(1, 140 // units)
-        image = colour(carry.T, -far[1], far[1], DIVERGING)
-        self.fill(self.upper, image.repeat(tall, 0).repeat(wide, 1))
+        self.fill(self.upper, colour(carry.T, -far[1], far[1], DIVERGING), smooth=False)
         self.limits(self.upper, (ago[0] - .5, .5), (-.5, units - .5))
         self.limits(self.lower, (ago[0] - .5, .5), (0., self.spans[1][1]))
         self.change.set_data(ago, moved)

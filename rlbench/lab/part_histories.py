@@ -109,7 +109,7 @@ def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pi
     sheet.text(left, bottom, f"{limits[0]:.3g} … {limits[1]:.3g}", "lb", 8)
 
 # %% ../../nbs/8_lab/835_part_histories.ipynb #23b7644a
-MOVING = 50     # points of a story, while another picture follows at once
+MOVING = 30     # points of a story, while another picture follows at once
 
 def fewer_points(rows):
     "Rows (n, 4) evenly thinned, the last one kept"

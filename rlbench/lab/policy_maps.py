@@ -20,6 +20,7 @@ from .value_views import SurfacePicture, ValueSurface, is_vector
 def greedy_actions(actor, obs): # (B, D)
     "What an actor would do in other states, with what it remembers now -> (B, ...)"
     twin = actor.twin(np.random.default_rng(0))
+    twin.quick = twin.nets          # numpy is quick for a few rows, and for many it takes more threads than it may
     if actor.carry is not None:
         twin.carry = actor.carry[:1].expand(len(obs), -1)
     act, _ = twin.act(obs, greedy=True)
@@ -33,7 +34,7 @@ class PolicyPicture(SurfacePicture):
     def colour(self, val): # (up, across)
         if self.choices is None: return super().colour(val)
         self.range = 0, max(1, self.choices - 1)
-        self.fill(self.ax, colour(val, *self.range).repeat(8, 0).repeat(8, 1))
+        self.fill(self.ax, colour(val, *self.range), smooth=False)
 
 # %% ../../nbs/8_lab/829_policy_maps.ipynb #4bbd495c
 def menu_of_numbers(names):

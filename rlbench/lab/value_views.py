@@ -493,6 +493,7 @@ class ValueSurface(PlaneView):
     help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now, or where their "
             "sliders are; dots: stored states; cross: the current state")
     stored = 300   # dots
+    lately = 100   # of them while it moves
 
     @classmethod
     def fits(cls, trainer, who):
@@ -505,7 +506,7 @@ class ValueSurface(PlaneView):
     def draw(self, trainer, moving):
         axes = self.plane.axes
         here = trainer.obs[self.who][:1]
-        known = with_stored(here, trainer.learners.get(self.who), self.stored)
+        known = with_stored(here, trainer.learners.get(self.who), self.lately if moving else self.stored)
         limits = self.plane.cover(known)
         others = self.plane.others
         others.show(self.plane.limits, here[0], moving)
