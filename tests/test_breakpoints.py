@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rlbench.algos.ppo import PPO
+from rlbench.core.batch import Batch
 from rlbench.lab.breakpoints import Breakpoints
 from rlbench.lab.expressions import BadExpression, Expression
 from rlbench.lab.not_finite import cause
@@ -54,7 +55,29 @@ def test_a_reward_that_is_no_number_is_found_at_once():
         return obs, np.nan, *rest
 
     trainer.env.envs[0].step = paid_nothing_at_all
-    assert stops.look(trainer, trainer.advance()).words == "not finite: rew"
+    assert stops.look(trainer, trainer.advance()).words == "not finite: rew of agent"
+
+
+@pytest.mark.parametrize("who", ["chaser", "runner"])
+def test_of_several_behaviours_each_is_looked_at(who):
+    trainer = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), seed=0, num_envs=2)
+    stops = Breakpoints()
+    for what in ("nan", "rew > 1000", "rew > 1e6"): stops.add(what, trainer)
+    event = trainer.advance()
+    assert stops.look(trainer, event) is None
+    row = event.rows[who]
+    event.rows[who] = Batch(row, rew=np.array([0., np.nan]))
+    assert stops.look(trainer, event).words == f"not finite: rew of {who}"
+    event.rows[who] = Batch(row, rew=np.array([0., 2000.]))
+    hit = stops.look(trainer, event)
+    assert (hit.number, hit.words) == (2, f"rew = 2000, row 1 of 2, of {who}")
+
+
+def test_a_reward_of_the_first_of_several_stops_the_page(bench):                         # noqa: F811
+    wb = bench("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), num_envs=1, views=["curve"])
+    wb.break_when("rew > -1000")
+    wb.step("step", 3)
+    assert wb.trainer.steps == 1 and wb.player.hit.words.endswith("of chaser")
 
 
 GOOD = ["rew", "rew > 1 or (adv < 0 and not term)", "obs[0] * 2 + 1 >= -3", "1 < rew < 3", "mean(abs(rew)) == 0",

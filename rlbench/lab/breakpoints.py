@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['COUNTS', 'ALIASES', 'KEPT', 'names_for', 'looked_up', 'hit_words', 'limit', 'limit_in', 'Holds', 'all_finite',
-           'NotANumber', 'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
+           'is_finite_step', 'NotANumber', 'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
 
 # %% ../../nbs/8_lab/8406_breakpoints.ipynb #c0a37286
 import ast
 import operator
+from dataclasses import replace
 from math import isfinite
 from typing import NamedTuple
 
@@ -95,7 +96,7 @@ def limit_in(text):
 
 # %% ../../nbs/8_lab/8406_breakpoints.ipynb #fc36acf7
 class Holds:
-    "An expression that holds for any row"
+    "An expression that holds for any row, of whichever behaviour"
 
     def __init__(self, text, trainer):
         self.expression = Expression(text, names_for(trainer))
@@ -103,6 +104,12 @@ class Holds:
         self.text = text
 
     def __call__(self, trainer, event):
+        if not event.rows or len(event.rows) == 1: return self.hit(trainer, event)
+        told = ((self.hit(trainer, replace(event, who=who, data=row)), who) for who, row in event.rows.items())
+        return next((f"{words}, of {who}" for words, who in told if words), "")
+
+    def hit(self, trainer, event):
+        "With which of an event's own data it holds, in words"
         if self.is_kept and self.is_kept(event): return ""
         values = {}
         for name in self.expression.names:
@@ -121,6 +128,16 @@ def all_finite(column):
     flat = column.ravel()
     return isfinite(flat.dot(flat)) or bool(np.isfinite(flat).all())
 
+# %% ../../nbs/8_lab/8406_breakpoints.ipynb #99d49f01
+def is_finite_step(row):
+    "Whether rewards (N,) and observations are finite; both at once where they are arrays, since it is asked at every step"
+    rew = row["rew"]
+    obs = row["next_obs"]
+    if type(obs) is np.ndarray and obs.dtype.kind == "f":
+        flat = obs.ravel()
+        if isfinite(rew.dot(rew) + flat.dot(flat)): return True
+    return all_finite(rew) and all_finite(obs)
+
 # %% ../../nbs/8_lab/8406_breakpoints.ipynb #c37ce5dc
 class NotANumber:
     "A loss, a gradient, a reward or an observation that is not finite"
@@ -128,12 +145,10 @@ class NotANumber:
 
     def __call__(self, trainer, event):
         if event.kind == "collect":
-            got = event.data
-            rew = got.get("rew")                          # (N,): asked in place, at every step
-            if isfinite(rew.dot(rew)) and all_finite(got.get("next_obs")):
-                return ""
-            wrong = [name for name in ("rew", "next_obs") if not all_finite(got[name])]
-            return f"not finite: {', '.join(wrong)}" if wrong else ""
+            for who, row in event.rows.items():
+                if is_finite_step(row): continue
+                wrong = [name for name in ("rew", "next_obs") if not all_finite(row[name])]
+                return f"not finite: {', '.join(wrong)} of {who}"
         if event.kind == "learn":
             for group, (loss, norm) in trainer.learners[event.who].last.groups.items():
                 if not (isfinite(loss) and isfinite(norm)):
