@@ -153,7 +153,7 @@ RATE = 6.       # pictures a second of one view
 # %% ../../nbs/8_lab/85_screen.ipynb #e84de806
 class Screen(Board):
     "Shows a trainer on cards, within a budget of time"
-    def __init__(self, cards, share=.1, rate=RATE):
+    def __init__(self, cards, share=.08, rate=RATE):
         super().__init__(cards)
         self.share = share          # of the time, for drawing
         self.rate = rate            # pictures a second of one view

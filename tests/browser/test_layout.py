@@ -172,3 +172,15 @@ def test_looks_are_chosen_in_the_menu_and_runs_compared(lab):
     check_no_holes(page)
     shot(page, "compare-light")
     forget(page)
+
+
+MOVING = """() => [...document.querySelectorAll('.rl-root, .rl-root *')].map(part => getComputedStyle(part))
+  .filter(style => style.transitionProperty !== 'none' && parseFloat(style.transitionDuration) > 0
+          || style.animationName !== 'none' && parseFloat(style.animationDuration) > .01).length"""
+
+
+def test_nothing_moves_by_itself_for_who_asks_for_that(lab):
+    page = start(lab, CARTPOLE)
+    page.emulate_media(reduced_motion="reduce")
+    assert page.evaluate(MOVING) == 0
+    page.emulate_media(reduced_motion=None)

@@ -24,18 +24,36 @@ def marks(theme):
     return sheet
 
 
+def seen_by(browser, sheet, style="", scale=1):
+    "A sheet as a browser shows it, at so many device pixels for one of the page"
+    width, height = sheet.size
+    page = browser.new_page(viewport=dict(width=width, height=height), device_scale_factor=scale)
+    page.set_content(f"<body style='margin:0;{style}'>{sheet.svg}</body>")
+    seen = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    page.close()
+    return seen
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_browser_and_pillow_paint_the_same(browser, theme):
     sheet = marks(theme)
     face = {"light": "", "dark": "--rl-text:#cfcfcf;--rl-empty:#2f2f2f;background:#212121;"}[theme]
-    page = browser.new_page(viewport=dict(width=300, height=120))
-    page.set_content(f"<body style='margin:0;{face}'>{sheet.svg}</body>")
-    seen = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    page.close()
+    seen = seen_by(browser, sheet, face)
     apart = np.abs(np.asarray(seen, float) - np.asarray(painted(sheet, theme), float)).mean(-1)
     assert apart.mean() < 4 and (apart > 60).mean() < .03       # edges are smoothed in two ways, and no more
     inside = [(50, 30), (230, 30), (275, 35), (250, 100), (30, 90)]
     assert max(apart[y, x] for x, y in inside) < 12
+
+
+def test_with_two_device_pixels_to_one_a_picture_is_sharp(browser):
+    "Words have details that twice as large pixels cannot show"
+    sheet = Sheet(120, 40)
+    sheet.text(60, 20, "illumination", "mm", 11)
+    once, twice = (np.asarray(seen_by(browser, sheet, scale=scale), float).mean(-1) for scale in (1, 2))
+    blown_up = once.repeat(2, 0).repeat(2, 1)
+    assert twice.shape == blown_up.shape == (80, 240)
+    steps = [np.abs(np.diff(picture, axis=1)).max(0) for picture in (twice, blown_up)]
+    assert (steps[0] > 60).sum() > 1.3 * (steps[1] > 60).sum() > 0
 
 
 SHARP = """() => { const svg = document.querySelector('.rl-image-curve svg'), box = svg.getBoundingClientRect();
