@@ -354,7 +354,8 @@ def test_refusals():
 
 def test_where_nothing_is_stored_yet_there_is_no_row_to_edit():
     wb = lake()
-    with pytest.raises(ValueError, match="'age < 3' holds for none of 0 rows"): wb.edit("age < 3", rew=1.)
+    with pytest.raises(ValueError, match="'age < 3' holds for none of 0 rows"):
+        wb.edit("age < 3", rew=1.)
     wb.close()
 
 

@@ -139,7 +139,7 @@ def all_finite(column):
 
 # %% ../../nbs/8_lab/8406_breakpoints.ipynb #99d49f01
 def is_finite_step(row):
-    "Whether rewards (N,) and observations are finite; both at once where they are arrays, since it is asked at every step"
+    "Whether rewards (N,) and observations are finite; asked at every step, so both at once where they are arrays"
     rew = row["rew"]
     obs = row["next_obs"]
     if type(obs) is np.ndarray and obs.dtype.kind == "f":
