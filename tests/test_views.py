@@ -403,7 +403,7 @@ def test_the_name_of_an_axis_stays_on_the_picture_beside_numbers_of_any_length(r
     curve = LearningCurve(trainer, "agent")
     curve.returns.points = [(200, ret, ret)]
     curve.draw(trainer, moving=False)
-    words = [mark for mark in curve.shown.marks if isinstance(mark, Words)]
+    words = [mark for mark in curve.ax.background().marks if isinstance(mark, Words)]
     [name] = [mark for mark in words if mark.words == "return of the episode"]
     assert name.anchor == "la" and name.x >= 1
     numbers = [mark for mark in words if mark.anchor == "rm"]
