@@ -135,7 +135,7 @@ def cases_of(algo):
 
 
 CASES = [case for algo in algorithms() for case in cases_of(algo)]
-ONE_EACH = list({case.algo: case for case in reversed(CASES) if not case.extra}.values())     # its first home
+ONE_EACH = list({case.algo: case for case in reversed(CASES) if not case.extra}.values())     # at its first home
 
 
 def trail(trainer, events):
