@@ -251,6 +251,10 @@ class Lab(OnePage):
         place.wait_for(state="visible")
         return place.evaluate(PIXELS)
 
+    def tell(self):
+        "Print what the page shows, for the report of a test that failed"
+        if self.page: print(self.page.locator("body").inner_text())
+
     def save(self):
         "Save as the person at the browser would; the notebook as it is then on disk"
         self.page.evaluate(SAVE)
@@ -272,5 +276,7 @@ def lab(one_lab, request):
     failed = request.session.testsfailed
     one_lab.trouble.clear()
     yield one_lab
-    if request.session.testsfailed > failed: one_lab.leave()
+    if request.session.testsfailed > failed:
+        one_lab.tell()
+        one_lab.leave()
     assert one_lab.trouble == [], "the page was not in order"
