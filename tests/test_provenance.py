@@ -298,6 +298,17 @@ def test_pictures_are_there_for_either_theme_and_figures_are_sharp(bench, tmp_pa
     assert wb.page.cards[0].view.image.html == shown                  # and what is on the screen stays
 
 
+def test_the_transition_that_is_opened_is_there(bench, tmp_path):                       # noqa: F811
+    wb = bench(algo="dqn", views=["buffer"], **REPLAY)
+    wb.step("step", 9)
+    closed = exported(wb, tmp_path)
+    wb.page.cards[0].view.open(wb.trainer, 4)
+    page = exported(wb, tmp_path)
+    assert page.open == [] and closed.tags["img"] == 0 and page.tags["img"] == 2         # the state and the next one
+    assert "Buffer: row 4" in page.text and "4, of environment 0" in page.text
+    assert "Buffer: row" not in closed.text
+
+
 def test_findings_are_there_once_somebody_has_asked(bench, tmp_path):                   # noqa: F811
     wb = bench("rlbench/Walk-v0", "qlearning", views=["curve"], lr=1e-6)
     wb.step("step", 30)

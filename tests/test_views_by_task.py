@@ -254,7 +254,10 @@ def test_a_beat_changes_nothing_and_is_kept_by_a_reset():
 
 def test_whatever_is_evaluated_in_hand_is_on_the_curve():
     wb = Workbench("CartPole-v1", "ppo", driver="sync", seed=0, num_envs=2, n_steps=16, views=["evaluations"])
+    [card] = wb.page.cards
+    assert not wb.page.is_seen(card)                    # there is nothing to see yet
     found = wb.evaluate(episodes=3, seed=5)
+    assert wb.page.is_seen(card)
     assert found.returns.tolist() == evaluate(wb.trainer, 3, seed=5).returns.tolist()
     wb.page.judge.ask().result()
     [greedy], [exploring] = wb.evaluations.values()     # at the same step the newer one counts

@@ -203,6 +203,10 @@ class EvaluationCurve(View):
     def fits(cls, trainer, who):
         return who in trainer.learners
 
+    def ready(self, trainer):
+        found = evaluations_of(trainer)
+        return bool(found.every) or any(found.values())
+
     def begin(self, trainer):
         self.picture.spans = None, None
         self.shown = None

@@ -64,6 +64,7 @@ class View(Awaited):
     shared = False  # True: shows what is the same for all behaviours, so one is enough
     said = ""       # what is shown, in words
     put = None      # put(obs), set by the workbench: an episode of the first environment begins there
+    transition = None   # the TransitionView in it
 
     def __init__(self, trainer, who):
         without_display()

@@ -186,21 +186,33 @@ class OnePage:
         if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in OURS:
             self.trouble.append(f"asked another host: {request.url}")
 
-    def load(self, source):
-        "A fresh page and a fresh kernel"
-        self.leave()
+    def write(self, source):
+        "The name of a fresh notebook on the server"
         name = f"{secrets.token_hex(4)}.ipynb"
         self.file = self.server.files / name
         if isinstance(source, (str, Path)): shutil.copy(source, self.file)
         else:
             kernel = dict(kernelspec=dict(name="python3", display_name="python3"))
             nbformat.write(new_notebook(cells=[new_code_cell(text) for text in source], metadata=kernel), self.file)
-        self.page = self.context.new_page()
-        self.page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
-        self.page.on("requestfailed", lambda one: self.trouble.append(f"request failed: {one.url} ({one.failure})"))
-        self.page.on("request", self.watch)
-        self.page.on("websocket", self.watch)
-        self.page.goto(f"{self.server.url}/doc/tree/{name}?reset&token={self.server.token}")
+        return name
+
+    def visit(self, place, watched=True):
+        "A fresh page that shows a place on the server; `watched`: what goes wrong on it is trouble"
+        page = self.context.new_page()
+        if watched: self.listen(page)
+        page.goto(f"{self.server.url}/{place}?reset&token={self.server.token}")
+        return page
+
+    def listen(self, page):
+        page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
+        page.on("requestfailed", lambda one: self.trouble.append(f"request failed: {one.url} ({one.failure})"))
+        page.on("request", self.watch)
+        page.on("websocket", self.watch)
+
+    def load(self, source):
+        "A fresh page and a fresh kernel"
+        self.leave()
+        self.page = self.visit(f"doc/tree/{self.write(source)}")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         assert self.page.evaluate(READY) == "python3"
 

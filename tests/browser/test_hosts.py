@@ -1,0 +1,33 @@
+"The workbench where JupyterLab is not: in Notebook 7, and in Voilà, which shows what a notebook puts out and no code"
+import pytest
+
+from tests.browser.test_workbench import CARTPOLE, CLIFF, counter, paused, shot
+
+
+def in_notebook(lab, code):
+    page = lab.visit(f"notebooks/{lab.write([code])}", watched=False)      # its own pages raise errors
+    page.locator(".jp-Notebook .jp-Cell").wait_for()
+    page.get_by_text("Run", exact=True).first.click()
+    page.get_by_text("Run All Cells", exact=True).click()
+    return page
+
+
+def in_voila(lab, code):
+    return lab.visit(f"voila/render/{lab.write([code])}", watched=False)   # asks other hosts for its icons
+
+
+@pytest.mark.parametrize("show, code", [(in_notebook, CARTPOLE), (in_voila, CLIFF)])
+def test_other_hosts_step_and_play(lab, show, code):
+    page = show(lab, code)
+    page.locator(".rl-status", has_text="Ready").wait_for()
+    page.locator(".rl-image-curve svg").wait_for()
+    page.locator(".rl-step-step").click()
+    page.locator(".rl-status", has_text="Paused").wait_for()
+    assert counter(page, "steps") > 0
+    page.locator(".rl-play").click()
+    page.locator(".rl-status", has_text="Playing").wait_for()
+    page.wait_for_timeout(1500)
+    page.locator(".rl-pause").click()
+    paused(page)
+    shot(page, f"{show.__name__}-{counter(page, 'steps')}")
+    page.close()
