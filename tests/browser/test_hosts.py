@@ -20,14 +20,15 @@ def in_voila(lab, code):
 def test_other_hosts_step_and_play(lab, show, code):
     page = show(lab, code)
     page.locator(".rl-status", has_text="Ready").wait_for()
-    page.locator(".rl-image-curve svg").wait_for()
     page.locator(".rl-step-step").click()
     page.locator(".rl-status", has_text="Paused").wait_for()
-    assert counter(page, "steps") > 0
+    before = counter(page, "steps")
     page.locator(".rl-play").click()
     page.locator(".rl-status", has_text="Playing").wait_for()
     page.wait_for_timeout(1500)
     page.locator(".rl-pause").click()
     paused(page)
+    assert counter(page, "steps") > before > 0
+    page.locator(".rl-view-curve svg").first.wait_for()
     shot(page, f"{show.__name__}-{counter(page, 'steps')}")
     page.close()
