@@ -124,7 +124,8 @@ class Server:
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
                    f"--port={urlsplit(self.url).port}", "--ServerApp.port_retries=0",
                    f"--ServerApp.root_dir={self.files}",
-                   f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True"]
+                   f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True",
+                   "--JupyterNotebookApp.expose_app_in_browser=True"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True)

@@ -1,14 +1,15 @@
 "The workbench where JupyterLab is not: in Notebook 7, and in Voilà, which shows what a notebook puts out and no code"
 import pytest
 
+from tests.browser.conftest import READY, RUN_ALL
 from tests.browser.test_workbench import CARTPOLE, CLIFF, counter, paused, shot
 
 
 def in_notebook(lab, code):
     page = lab.visit(f"notebooks/{lab.write([code])}", watched=False)      # its own pages raise errors
     page.locator(".jp-Notebook .jp-Cell").wait_for()
-    page.get_by_text("Run", exact=True).first.click()
-    page.get_by_text("Run All Cells", exact=True).click()
+    page.evaluate(READY)
+    page.evaluate(RUN_ALL)
     return page
 
 
