@@ -74,7 +74,7 @@ def share_of(clocked, go, rounds):
 
 def timeline_share(rounds):
     "What a run is slower by with a timeline"
-    from rlbench.lab.timeline import Timeline
+    from rlbench.lab.time.timeline import Timeline
     laden = trainer()
     clocked = clocked_by(Timeline(laden).note)
     laden.watchers = [clocked]
@@ -83,7 +83,7 @@ def timeline_share(rounds):
 
 def breakpoint_share(text, rounds):
     "What playing is slower by with a breakpoint"
-    from rlbench.lab.player import Player
+    from rlbench.lab.time.player import Player
     laden = Player(trainer(), "sync")
     laden.stops.add(text, laden.trainer)
     [(number, condition)] = laden.stops.conditions.items()
@@ -94,7 +94,7 @@ def breakpoint_share(text, rounds):
 
 def ways_back(events, tries=30):
     "(seconds to random events of a run, MB that its snapshots take)"
-    from rlbench.lab.timeline import Timeline
+    from rlbench.lab.time.timeline import Timeline
     run = trainer()
     timeline = Timeline(run)
     run.until("event", events)
@@ -106,7 +106,7 @@ def ways_back(events, tries=30):
 
 def fork_seconds(tries=10):
     "Seconds until a fork is ready beside a run"
-    from rlbench.lab.player import Player
+    from rlbench.lab.time.player import Player
     player = Player(trainer(), "sync")
     player.step("event", 5000)
     took = []

@@ -129,7 +129,7 @@ class Stopwatch:
 
 def use_of(wb, name, turn):
     "(function that uses a control as the page would, function that tells whether it has come about)"
-    from rlbench.lab.components import as_page
+    from rlbench.lab.pictures.components import as_page
     from tests.test_workbench import part
 
     if name == "a setting":

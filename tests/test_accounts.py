@@ -11,11 +11,11 @@ import rlbench
 from rlbench.core.batch import Batch
 from rlbench.core.state import same
 from rlbench.envs.env import EnvProblem
-from rlbench.lab.accounts import explain_next, explain_update
-from rlbench.lab.backups import draw_tree, trimmed
-from rlbench.lab.components import as_page
-from rlbench.lab.drawing import Sheet
-from rlbench.lab.timeline import Timeline
+from rlbench.lab.time.accounts import explain_next, explain_update
+from rlbench.lab.views.backups import draw_tree, trimmed
+from rlbench.lab.pictures.components import as_page
+from rlbench.lab.pictures.drawing import Sheet
+from rlbench.lab.time.timeline import Timeline
 from rlbench.training.trainer import Trainer
 from tests.cases import CASES, differs
 

@@ -7,9 +7,9 @@ import torch
 
 from rlbench.algos.ppo import PPO
 from rlbench.core.batch import Batch
-from rlbench.lab.breakpoints import Breakpoints
-from rlbench.lab.expressions import BadExpression, Expression
-from rlbench.lab.not_finite import cause
+from rlbench.lab.time.breakpoints import Breakpoints
+from rlbench.lab.time.expressions import BadExpression, Expression
+from rlbench.lab.time.not_finite import cause
 from rlbench.training.learner import NotFinite
 from rlbench.training.trainer import Trainer
 from tests.test_workbench import bench                                                  # noqa: F401

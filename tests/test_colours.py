@@ -7,9 +7,9 @@ import rlbench
 from rlbench.core.words import ConfigError
 from rlbench.envs.find import make
 from rlbench.envs.observations import MEASURED, row_length, observation_names
-from rlbench.lab.colours import TONES, RUN_TONES, contrast, run_tone, told_apart
-from rlbench.lab.components import read_asset
-from rlbench.lab.scene import FACES
+from rlbench.lab.pictures.colours import TONES, RUN_TONES, contrast, run_tone, told_apart
+from rlbench.lab.pictures.components import read_asset
+from rlbench.lab.pictures.scene import FACES
 
 MARKS = [*TONES.values(), *RUN_TONES]
 

@@ -11,7 +11,7 @@ from benchmarks.doctor_more import MORE_FAULTS, MORE_HEALTHY
 from rlbench import Trainer
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
-from rlbench.lab.clinic import finding_html, thinned
+from rlbench.lab.page.clinic import finding_html, thinned
 from rlbench.training.doctor import CHECKS, Diagnosis
 from rlbench.training.findings import Finding
 from tests.cases import ONE_EACH
@@ -127,7 +127,7 @@ def test_a_fresh_run_with_changes_leaves_this_one_as_it_is():
 
 
 def test_the_panel_shows_findings_and_what_came_of_the_advice(monkeypatch):
-    monkeypatch.setattr("rlbench.lab.clinic.TRIED", 300)
+    monkeypatch.setattr("rlbench.lab.page.clinic.TRIED", 300)
     wb = rlbench.Workbench("CartPole-v1", "ppo", lr=.3, driver="sync")
     wb.step("step", 2000)
     before = wb.trainer.snapshot()

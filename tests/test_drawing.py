@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-from rlbench.lab.components import read_asset
-from rlbench.lab.components import Pane, send_together
-from rlbench.lab.drawing import (BAR, compose, draw_bars, draw_colour_bar, draw_histogram, draw_horizontal_bars,
-                                 encode_image)
-from rlbench.lab.figures import Picture, cover
-from rlbench.lab.scene import FACES, ROLES, SERIES, Box, Line, Sheet, Window, Words
+from rlbench.lab.pictures.components import Pane, read_asset, send_together
+from rlbench.lab.pictures.drawing import (BAR, compose, draw_bars, draw_colour_bar, draw_histogram,
+                                          draw_horizontal_bars, encode_image)
+from rlbench.lab.pictures.figures import Picture, cover
+from rlbench.lab.pictures.scene import FACES, ROLES, SERIES, Box, Line, Sheet, Window, Words
 
 
 def test_the_page_asks_nobody_else():

@@ -14,7 +14,7 @@ from rlbench.envs import env as envs
 from rlbench.envs import replays
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.native import NativeVec
-from rlbench.lab.workbench import Workbench
+from rlbench.lab.page.workbench import Workbench
 from rlbench.launch.cli import main
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load

@@ -16,11 +16,11 @@ from rlbench.core.batch import Batch, TextTable, describe
 from rlbench.core.config import Config, Explanation, Explanations
 from rlbench.core.settings import fields_of
 from rlbench.envs.find import check_env
-from rlbench.lab.flame import Flame, FlamePair, TimeNode
-from rlbench.lab.paper import PaperTable
-from rlbench.lab.run_files import FACTS, RunLine
-from rlbench.lab.run_table import RunTable
-from rlbench.lab.runs import Runs
+from rlbench.lab.page.flame import Flame, FlamePair, TimeNode
+from rlbench.lab.runs.paper import PaperTable
+from rlbench.lab.runs.run_files import FACTS, RunLine
+from rlbench.lab.runs.run_table import RunTable
+from rlbench.lab.runs.runs import Runs
 from rlbench.training.doctor import Diagnosis
 from rlbench.training.findings import Finding
 from rlbench.training.meanings import Meaning

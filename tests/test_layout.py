@@ -5,10 +5,10 @@ import re
 import pytest
 
 from rlbench.algos.algorithm import REGISTRY
-from rlbench.lab.board import for_page
-from rlbench.lab.components import as_page, read_asset
-from rlbench.lab.looks import CONTROLS, BARE, LOOKS, checked_layout, keep_look, kept_looks, left_of, looks_file
-from rlbench.lab.workbench import Workbench
+from rlbench.lab.page.board import for_page
+from rlbench.lab.pictures.components import as_page, read_asset
+from rlbench.lab.page.looks import CONTROLS, BARE, LOOKS, checked_layout, keep_look, kept_looks, left_of, looks_file
+from rlbench.lab.page.workbench import Workbench
 from tests.test_workbench import SMALL, bench, part                # noqa: F401  bench is a fixture
 
 CSS = read_asset("lab.css")

@@ -13,12 +13,12 @@ from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.envs.games import Pennies
 from rlbench.envs.tabular import evaluate_policy, model_of
-from rlbench.lab.components import as_page, press
-from rlbench.lab.owner import Closed
-from rlbench.lab.page import look_through
-from rlbench.lab.player import Player
-from rlbench.lab.value_views import GridValues, Truth, judged_states, layout_of
-from rlbench.lab.views import View
+from rlbench.lab.pictures.components import as_page, press
+from rlbench.lab.time.owner import Closed
+from rlbench.lab.page.page import look_through
+from rlbench.lab.time.player import Player
+from rlbench.lab.views.value_views import GridValues, Truth, judged_states, layout_of
+from rlbench.lab.views.views import View
 from rlbench.training.rule import BrokenOff
 from rlbench.training.trainer import Trainer
 from tests.cases import ONE_EACH

@@ -7,7 +7,7 @@ from rlbench.buffers.recordings import open_recording, start_recording
 from rlbench.core.config import read_config
 from rlbench.core.state import FileProblem
 from rlbench.envs.find import make
-from rlbench.lab.workbench import Workbench
+from rlbench.lab.page.workbench import Workbench
 from rlbench.launch.cli import main
 from rlbench.training.checkpoints import newest
 from rlbench.training.evaluate import evaluate

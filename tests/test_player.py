@@ -10,8 +10,8 @@ import pytest
 
 from rlbench.algos.qlearning import QLearning
 from rlbench.core.state import same
-from rlbench.lab.owner import Closed
-from rlbench.lab.player import DRIVERS, Player
+from rlbench.lab.time.owner import Closed
+from rlbench.lab.time.player import DRIVERS, Player
 from rlbench.training.trainer import Trainer
 
 SMALL = dict(seed=0, num_envs=2, n_steps=16, batch_size=16, n_epochs=2)

@@ -17,9 +17,9 @@ from rlbench.core.digests import OtherVersions
 from rlbench.core.state import FileProblem
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
-from rlbench.lab.hands import Hands
-from rlbench.lab.histories import doubts_of, write_notebook, write_script
-from rlbench.lab.player import Player
+from rlbench.lab.hands.hands import Hands
+from rlbench.lab.time.histories import doubts_of, write_notebook, write_script
+from rlbench.lab.time.player import Player
 from rlbench.launch.cli import main
 from rlbench.training.checkpoints import RunProblem
 from rlbench.training.films import film, take

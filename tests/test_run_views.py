@@ -13,12 +13,12 @@ import rlbench
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.intervals import iqm, iqm_interval, redrawn
 from rlbench.core.state import FileProblem
-from rlbench.lab.components import as_page
-from rlbench.lab.flame import Flame, flame_bars, time_tree
-from rlbench.lab.run_curves import RunCurves, band_of, common_places, read_off
-from rlbench.lab.run_files import RunReader, is_written
-from rlbench.lab.run_rows import beat
-from rlbench.lab.run_table import RunGroup
+from rlbench.lab.pictures.components import as_page
+from rlbench.lab.page.flame import Flame, flame_bars, time_tree
+from rlbench.lab.runs.run_curves import RunCurves, band_of, common_places, read_off
+from rlbench.lab.runs.run_files import RunReader, is_written
+from rlbench.lab.runs.run_rows import beat
+from rlbench.lab.runs.run_table import RunGroup
 from rlbench.training.checkpoints import RunProblem
 from rlbench.training.claims import claimed
 from rlbench.training.train import train

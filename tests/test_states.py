@@ -9,10 +9,10 @@ from rlbench.algos.algorithm import algorithms
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.envs.tabular import model_of, solve
-from rlbench.lab.hindsight_view import HindsightView
-from rlbench.lab.pins import Pins, pin, pins_of
-from rlbench.lab.pins_view import PinsView
-from rlbench.lab.rollouts import rollout_from
+from rlbench.lab.views.hindsight_view import HindsightView
+from rlbench.lab.views.pins import Pins, pin, pins_of
+from rlbench.lab.views.pins_view import PinsView
+from rlbench.lab.views.rollouts import rollout_from
 from rlbench.training.evidence import beliefs
 from rlbench.training.hindsight import value_against_return
 from rlbench.training.trainer import Trainer

@@ -15,10 +15,10 @@ from rlbench.buffers.sequences import SequenceSampler
 from rlbench.buffers.surgery import copy_rows, cut_rows, put_rows
 from rlbench.core.batch import Batch, each
 from rlbench.core.state import FileProblem, same
-from rlbench.lab.components import as_page
-from rlbench.lab.next_draws import drawn_now
-from rlbench.lab.uses import uses_of
-from rlbench.lab.workbench import Workbench
+from rlbench.lab.pictures.components import as_page
+from rlbench.lab.hands.next_draws import drawn_now
+from rlbench.lab.hands.uses import uses_of
+from rlbench.lab.page.workbench import Workbench
 from rlbench.training.surgery import delete_rows, duplicate_rows, inject_rows, prioritise_rows
 from rlbench.training.trainer import Trainer, load
 from tests.cases import CASES, differs

@@ -5,7 +5,7 @@ import pytest
 import rlbench
 from rlbench.core.shelf import Shelf
 from rlbench.core.state import same
-from rlbench.lab.timeline import Timeline
+from rlbench.lab.time.timeline import Timeline
 from rlbench.training.trainer import Trainer
 from tests.cases import ONE_EACH, differs
 

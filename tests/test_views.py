@@ -11,17 +11,17 @@ from rlbench.core.words import ConfigError
 from rlbench.envs.actions import CALLED, action_names
 from rlbench.envs.find import make
 from rlbench.envs.grids import GridWorld
-from rlbench.lab.backups import BackupView, ModelView, QueueView, TraceView, has_answer
-from rlbench.lab.components import as_page
-from rlbench.lab.drawing import short
+from rlbench.lab.views.backups import BackupView, ModelView, QueueView, TraceView, has_answer
+from rlbench.lab.pictures.components import as_page
+from rlbench.lab.pictures.drawing import short
 from rlbench.training.by_hand import action_called
-from rlbench.lab.inspect import BufferView, told_transition
-from rlbench.lab.kept_views import MomentsView, WeightTracesView
-from rlbench.lab.return_views import ReturnsView
-from rlbench.lab.scene import Words, width_of
-from rlbench.lab.updates import GradientView, TargetsView, UpdateView, target_terms
-from rlbench.lab.value_views import GridValues, ValueSurface, ValueTrace
-from rlbench.lab.views import ActionBars, EnvFrame, LearningCurve
+from rlbench.lab.views.inspect import BufferView, told_transition
+from rlbench.lab.views.kept_views import MomentsView, WeightTracesView
+from rlbench.lab.views.return_views import ReturnsView
+from rlbench.lab.pictures.scene import Words, width_of
+from rlbench.lab.views.updates import GradientView, TargetsView, UpdateView, target_terms
+from rlbench.lab.views.value_views import GridValues, ValueSurface, ValueTrace
+from rlbench.lab.views.views import ActionBars, EnvFrame, LearningCurve
 from rlbench.training.trainer import Trainer
 from tests.conftest import small
 

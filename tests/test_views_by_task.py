@@ -7,22 +7,22 @@ from rlbench import Workbench
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.envs.tabular import evaluate_policy, model_of
-from rlbench.lab.bandit_views import BanditView
-from rlbench.lab.chain_views import ChainValues
-from rlbench.lab.components import as_page
-from rlbench.lab.density_views import DensityView, distribution_here
-from rlbench.lab.evaluations import Evaluations, EvaluationCurve, evaluate_every, evaluations_of
-from rlbench.lab.part_histories import PartsHistory
-from rlbench.lab.inspect import BufferView
-from rlbench.lab.kept_views import MomentsView
-from rlbench.lab.length_views import EpisodeLengths, VisitsMap
-from rlbench.lab.memory_views import CarryView, carried_lately
-from rlbench.lab.page import chosen_views
-from rlbench.lab.player import Player
-from rlbench.lab.policy_maps import PolicyMap, greedy_actions
-from rlbench.lab.updates import GradientView, TargetsView, UpdateView
-from rlbench.lab.value_views import GridValues, ValueSurface
-from rlbench.lab.views import ActionBars
+from rlbench.lab.views.bandit_views import BanditView
+from rlbench.lab.views.chain_views import ChainValues
+from rlbench.lab.pictures.components import as_page
+from rlbench.lab.views.density_views import DensityView, distribution_here
+from rlbench.lab.views.evaluations import Evaluations, EvaluationCurve, evaluate_every, evaluations_of
+from rlbench.lab.views.part_histories import PartsHistory
+from rlbench.lab.views.inspect import BufferView
+from rlbench.lab.views.kept_views import MomentsView
+from rlbench.lab.views.length_views import EpisodeLengths, VisitsMap
+from rlbench.lab.views.memory_views import CarryView, carried_lately
+from rlbench.lab.page.page import chosen_views
+from rlbench.lab.time.player import Player
+from rlbench.lab.views.policy_maps import PolicyMap, greedy_actions
+from rlbench.lab.views.updates import GradientView, TargetsView, UpdateView
+from rlbench.lab.views.value_views import GridValues, ValueSurface
+from rlbench.lab.views.views import ActionBars
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer
 from tests.cases import CASES

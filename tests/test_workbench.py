@@ -15,10 +15,10 @@ from PIL import Image
 
 from rlbench.core.settings import fields_of
 from rlbench.core.state import same
-from rlbench.lab import player as players
-from rlbench.lab.components import Pane, as_page, press
-from rlbench.lab.views import View
-from rlbench.lab.workbench import Workbench
+from rlbench.lab.time import player as players
+from rlbench.lab.pictures.components import Pane, as_page, press
+from rlbench.lab.views.views import View
+from rlbench.lab.page.workbench import Workbench
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer
 from tests.test_player import SMALL, eventually
@@ -158,7 +158,7 @@ def test_what_is_closed_can_still_be_looked_at(bench, capsys):
 
 def test_a_cell_that_runs_again_closes_what_it_made(monkeypatch, bench):
     cell = ["cell", "run 1"]
-    monkeypatch.setattr("rlbench.lab.workbench.this_cell", lambda: tuple(cell))
+    monkeypatch.setattr("rlbench.lab.page.workbench.this_cell", lambda: tuple(cell))
     one = bench(driver="thread")
     two = bench(driver="thread")                    # another one in the same cell
     one.play()

@@ -264,7 +264,7 @@ def run_suggest(args):
 # %% ../../nbs/9_launch/90_commands.ipynb #4b7d01aa
 def run_runs(args):
     "The runs of a folder as a table, or as that of a paper"
-    from rlbench.lab.runs import Runs
+    from rlbench.lab.runs.runs import Runs
     try:
         runs = Runs(args.folder)
         if args.where: runs = runs.where(args.where)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rlbench.lab.scene import Line, Sheet, Window, painted
+from rlbench.lab.pictures.scene import Line, Sheet, Window, painted
 from tests.browser.test_workbench import CARTPOLE, paused, start
 
 

@@ -1,7 +1,7 @@
 "A page that was written to a file, as a reader opens it: narrow, in the dark, on paper, with nothing from outside"
 import pytest
 
-from rlbench.lab.workbench import Workbench
+from rlbench.lab.page.workbench import Workbench
 
 NASTY = "<img src=x onerror=alert(1)>"
 

@@ -439,7 +439,7 @@ def test_refusals_stand_on_the_page_and_a_file_brings_its_curve(lab, tmp_path):
 
 def test_the_doctor_is_asked_and_the_advice_tried(lab):
     page = start(lab, BENCH.format(env="CartPole-v1", algo="ppo", more=", lr=.3"))
-    lab.ask("import rlbench.lab.clinic as clinic; clinic.TRIED = 500; wb.step('step', 1000)")
+    lab.ask("import rlbench.lab.page.clinic as clinic; clinic.TRIED = 500; wb.step('step', 1000)")
     page.locator(".rl-examine").click()
     page.locator(".rl-finding", has_text="strange rate").locator("svg").wait_for()
     page.locator(".rl-try-start").first.click()
