@@ -234,9 +234,7 @@ FAMILIES = {
             dict(batch_size=128, lr="linear(0.001, 0, 100000)", critic_lr="linear(0.001, 0, 100000)",
                  hidden=[64, 64]), long=True),
         "td3-reacher": tuned("Reacher-v5", "td3", -5, "-4.6 by the authors' code", long=True),
-        "td3-half-cheetah": Task(
-            "HalfCheetah-v5", "td3", 100_000, 5500, "5683 by the authors' code, v4", dict(learning_starts=10_000),
-            long=True),
+        "td3-half-cheetah": tuned("HalfCheetah-v5", "td3", 5500, "5683 by the authors' code, v4", long=True),
         "sac-cartpole": tuned("CartPole-v1", "sac", 450, "406 by SLM-Lab, within 200,000 steps"),
         "sac-hybrid": tuned("rlbench/SideAndForce-v0", "sac", 7.2, "90 % of the best, as ML-Agents asks of hybrid SAC"),
         "sac-masked": tuned(

@@ -87,6 +87,7 @@ WALKS = dict(
 IN_MUJOCO = {
     ("Hopper-v5", "ppo"): Preset("ppo-hopper", 999_424, WALKS),
     ("HalfCheetah-v5", "ppo"): Preset("ppo-half-cheetah", 999_424, WALKS),
+    ("HalfCheetah-v5", "td3"): Preset("td3-half-cheetah", 100_000, dict(learning_starts=10_000)),
     ("Walker2d-v5", "ppo"): Preset("ppo-walker2d", 999_424, WALKS),
     ("InvertedPendulum-v5", "td3"): Preset("td3-inverted-pendulum", 50_000, dict(hidden=[64, 64])),
     ("Reacher-v5", "td3"): Preset("td3-reacher", 100_000, dict(hidden=[64, 64])),
