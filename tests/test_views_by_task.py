@@ -160,9 +160,9 @@ def test_a_view_is_not_ready_until_there_is_something(kind):
     assert view.ready(trainer)
 
 
-def test_what_shows_something_or_can_be_pressed_is_ready():
+def test_what_shows_something_is_ready():
     trainer = Trainer("CartPole-v1", "stream_q", seed=0)
-    for kind in (MomentsView, EvaluationCurve, ValueSurface, PolicyMap, ActionBars):
+    for kind in (MomentsView, ValueSurface, PolicyMap, ActionBars):
         view = kind(trainer, "agent")
         view.draw(trainer, moving=False)
         assert view.ready(trainer), kind

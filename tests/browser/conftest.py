@@ -37,6 +37,8 @@ READY = """async () => { const app = window.jupyterapp; await app.restored; cons
   const kernel = panel.sessionContext.session.kernel;
   await kernel.info; return kernel.name; }"""               # info: it has answered
 RUN_ALL = "async () => String(await window.jupyterapp.commands.execute('notebook:run-all-cells'))"
+ALL_RAN = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
+  .every(cell => cell.cell_type !== 'code' || cell.execution_count !== null)"""
 ERRORS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
   .flatMap(cell => (cell.outputs || []).filter(o => o.output_type === 'error').map(o => o.ename + ': ' + o.evalue))"""
 SAVE = "async () => { await window.jupyterapp.shell.currentWidget.context.save(); }"
@@ -251,6 +253,7 @@ class Lab(OnePage):
     def run_all(self):
         "Run every cell, to the end; fail with the errors of the cells that raised"
         done = self.page.evaluate(RUN_ALL)
+        self.page.wait_for_function(ALL_RAN)        # it may say so a little early
         errors = self.errors()
         assert done == "true" and errors == [], f"a cell failed: {errors}"
 

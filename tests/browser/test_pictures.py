@@ -66,7 +66,7 @@ def test_words_in_a_picture_are_words_and_the_theme_needs_no_new_one(lab):
     page.locator(".rl-step-iteration").click()
     paused(page)
     width, pixels, words = page.evaluate(SHARP)
-    assert width > 300 and pixels == 0 and {"environment steps", "return of the episode"} <= set(words)
+    assert width > 200 and pixels == 0 and {"environment steps", "return of the episode"} <= set(words)
     before = page.locator(".rl-image-update").inner_html()
     ink = "getComputedStyle(document.querySelector('.rl-image-update svg text')).fill"
     light = page.evaluate(ink)
