@@ -37,8 +37,6 @@ READY = """async () => { const app = window.jupyterapp; await app.restored; cons
   const kernel = panel.sessionContext.session.kernel;
   await kernel.info; return kernel.name; }"""               # info: it has answered
 RUN_ALL = "async () => String(await window.jupyterapp.commands.execute('notebook:run-all-cells'))"
-ALL_RAN = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
-  .every(cell => cell.cell_type !== 'code' || cell.execution_count !== null)"""
 ERRORS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
   .flatMap(cell => (cell.outputs || []).filter(o => o.output_type === 'error').map(o => o.ename + ': ' + o.evalue))"""
 SAVE = "async () => { await window.jupyterapp.shell.currentWidget.context.save(); }"
@@ -190,14 +188,13 @@ class OnePage:
             self.trouble.append(f"asked another host: {request.url}")
 
     def write(self, source):
-        "The name of a fresh notebook on the server"
-        name = f"{secrets.token_hex(4)}.ipynb"
-        self.file = self.server.files / name
-        if isinstance(source, (str, Path)): shutil.copy(source, self.file)
+        "The path of a fresh notebook on the server"
+        file = self.server.files / f"{secrets.token_hex(4)}.ipynb"
+        if isinstance(source, (str, Path)): shutil.copy(source, file)
         else:
             kernel = dict(kernelspec=dict(name="python3", display_name="python3"))
-            nbformat.write(new_notebook(cells=[new_code_cell(text) for text in source], metadata=kernel), self.file)
-        return name
+            nbformat.write(new_notebook(cells=[new_code_cell(text) for text in source], metadata=kernel), file)
+        return file
 
     def visit(self, place, watched=True):
         "A fresh page that shows a place on the server; `watched`: what goes wrong on it is trouble"
@@ -215,7 +212,8 @@ class OnePage:
     def load(self, source):
         "A fresh page and a fresh kernel"
         self.leave()
-        self.page = self.visit(f"doc/tree/{self.write(source)}")
+        self.file = self.write(source)
+        self.page = self.visit(f"doc/tree/{self.file.name}")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
         assert self.page.evaluate(READY) == "python3"
 
@@ -253,7 +251,6 @@ class Lab(OnePage):
     def run_all(self):
         "Run every cell, to the end; fail with the errors of the cells that raised"
         done = self.page.evaluate(RUN_ALL)
-        self.page.wait_for_function(ALL_RAN)        # it may say so a little early
         errors = self.errors()
         assert done == "true" and errors == [], f"a cell failed: {errors}"
 

@@ -6,7 +6,7 @@ from tests.browser.test_workbench import CARTPOLE, CLIFF, counter, paused, shot
 
 
 def in_notebook(lab, code):
-    page = lab.visit(f"notebooks/{lab.write([code])}", watched=False)      # its own pages raise errors
+    page = lab.visit(f"notebooks/{lab.write([code]).name}", watched=False)      # its own pages raise errors
     page.locator(".jp-Notebook .jp-Cell").wait_for()
     page.evaluate(READY)
     page.evaluate(RUN_ALL)
@@ -14,7 +14,7 @@ def in_notebook(lab, code):
 
 
 def in_voila(lab, code):
-    return lab.visit(f"voila/render/{lab.write([code])}", watched=False)   # asks other hosts for its icons
+    return lab.visit(f"voila/render/{lab.write([code]).name}", watched=False)   # asks other hosts for its icons
 
 
 @pytest.mark.parametrize("show, code", [(in_notebook, CARTPOLE), (in_voila, CLIFF)])
