@@ -187,6 +187,10 @@ class OnePage:
         if parts.scheme in ("http", "https", "ws", "wss") and parts.hostname not in OURS:
             self.trouble.append(f"asked another host: {request.url}")
 
+    def failed(self, request):
+        if request.failure == "net::ERR_ABORTED": return       # by the page: a font of a theme that has gone
+        self.trouble.append(f"request failed: {request.url} ({request.failure})")
+
     def write(self, source):
         "The path of a fresh notebook on the server"
         file = self.server.files / f"{secrets.token_hex(4)}.ipynb"
@@ -205,7 +209,7 @@ class OnePage:
 
     def listen(self, page):
         page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
-        page.on("requestfailed", lambda one: self.trouble.append(f"request failed: {one.url} ({one.failure})"))
+        page.on("requestfailed", self.failed)
         page.on("request", self.watch)
         page.on("websocket", self.watch)
 
