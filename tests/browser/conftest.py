@@ -188,7 +188,8 @@ class OnePage:
             self.trouble.append(f"asked another host: {request.url}")
 
     def failed(self, request):
-        if request.failure == "net::ERR_ABORTED": return       # by the page: a font of a theme that has gone
+        "One that the page gave up by itself, such as a font of a theme that has gone, is no trouble"
+        if request.failure == "net::ERR_ABORTED": return
         self.trouble.append(f"request failed: {request.url} ({request.failure})")
 
     def write(self, source):
