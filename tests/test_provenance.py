@@ -304,7 +304,7 @@ def test_the_transition_that_is_opened_is_there(bench, tmp_path):               
     closed = exported(wb, tmp_path)
     wb.page.cards[0].view.open(wb.trainer, 4)
     page = exported(wb, tmp_path)
-    assert page.open == [] and closed.tags["img"] == 0 and page.tags["img"] == 2         # the state and the next one
+    assert page.open == [] and closed.tags["svg"] == 0 and page.tags["svg"] == 2         # the state and the next one
     assert "Buffer: row 4" in page.text and "4, of environment 0" in page.text
     assert "Buffer: row" not in closed.text
 

@@ -163,9 +163,17 @@ class VecEnv(Counting, WayBack, Tunable):
         "Go where `state` was told; EnvProblem where that cannot be"
         raise EnvProblem(self.no_way_back("it has no state() and restore(tree) of its own"))
 
+    def showing(self, obs):
+        "A single environment in the state that shows `obs`, to be drawn; None where it cannot be put there"
+        return self.single if place(self.single, obs) else None
+
     def frame_of(self, obs):
         "Picture (H, W, 3) of the environment in the state that shows `obs`, or None where it cannot be put there"
-        return picture(self.single) if place(self.single, obs) else None
+        return picture(self.showing(obs))
+
+    def render(self):
+        "Picture (H, W, 3) of the first environment, or None"
+        return picture(self.first)
 
     def put(self, obs):
         "Begin an episode of the first environment in the state that shows `obs` -> observations to act on"
@@ -253,8 +261,10 @@ class Listed(VecEnv):
         "What environment i shows, as row i"
         rows[i] = obs
 
-    def render(self):
-        return picture(self.envs[0])
+    @property
+    def first(self):
+        "The first environment, to be drawn"
+        return self.envs[0]
 
 # %% ../../nbs/1_envs/101_env.ipynb #e2dc1421
 class Recorded(Listed):

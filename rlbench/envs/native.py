@@ -124,8 +124,10 @@ class HeldVector(VecEnv):
         self.episodes[AGENT].leave(0)
         return {AGENT: self.obs.copy()}
 
-    def render(self):
-        return self.frame_of(self.obs[0])
+    @property
+    def first(self):
+        "A single environment in the state of the first one, to be drawn"
+        return self.showing(self.obs[0])
 
 # %% ../../nbs/1_envs/102_native.ipynb #6a1c49a4
 class KeptVector(HeldVector):

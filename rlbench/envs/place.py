@@ -197,7 +197,8 @@ class WayBack:
 
 # %% ../../nbs/1_envs/100_place.ipynb #2f5f15f8
 def picture(env):
-    "(H, W, 3) as a single environment draws itself, or None where it has no such method"
+    "(H, W, 3) as a single environment draws itself, or None where there is none, or it has no such method"
+    if env is None: return None
     own = getattr(type(env.unwrapped), "render", gym.Env.render)
     return None if own is gym.Env.render else env.render()
 

@@ -60,6 +60,7 @@ SHUTDOWN = "async () => { await window.jupyterapp.shell.currentWidget?.sessionCo
 # of SVG: as it is without a theme
 PIXELS = """async el => {
   const svg = el.querySelector('svg');
+  el = el.querySelector('img') ?? el;
   if (svg) {
     const copy = svg.cloneNode(true), [, , width, height] = svg.getAttribute('viewBox').split(' ');
     copy.setAttribute('width', width);

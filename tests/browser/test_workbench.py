@@ -71,8 +71,8 @@ def test_play_and_pause(lab):
     first = lab.pixels(".rl-image-frame")["hash"]
     assert page.locator(".rl-play.rl-off").is_visible()
     assert lab.ask("print(6 * 7)") == "42"                       # the kernel can be used meanwhile
-    source = page.locator(".rl-image-frame").get_attribute("src")
-    page.wait_for_function("src => document.querySelector('.rl-image-frame').src !== src", arg=source)
+    drawn = page.locator(".rl-image-frame").inner_html()
+    page.wait_for_function("drawn => document.querySelector('.rl-image-frame').innerHTML !== drawn", arg=drawn)
     page.locator(".rl-pause").click()
     paused(page)
     steps = counter(page, "steps")

@@ -19,7 +19,7 @@ function ofHand(event, taking) {                               // keys of whoeve
   return taking.includes(event.key) ? event.key : null;
 }
 
-// What ipywidgets leaves out: tooltips where they are looked for, names for what has no label, words for pictures.
+// What ipywidgets leaves out: tooltips where they are looked for, names for what has no label.
 const set = (part, name, words) => { if (words && part.getAttribute(name) !== words) part.setAttribute(name, words); };
 
 function nameParts(box, words) {
@@ -40,11 +40,6 @@ function nameAll(root, model) {
   for (const [name, words] of Object.entries(model.get("tips")))
     for (const box of root.querySelectorAll(`.${CSS.escape(name)}`)) nameParts(box, words);
   for (const handle of root.querySelectorAll(".noUi-handle")) nameHandle(handle);
-  for (const img of root.querySelectorAll(".rl-card img")) {
-    const card = img.closest(".rl-card"), caption = img.parentElement.querySelector(".rl-caption") ?? card.querySelector(".rl-text");
-    const title = card.querySelector(".rl-card-title")?.firstChild;
-    if (title && caption) set(img, "alt", `${title.textContent}: ${caption.innerText}`);   // else they come in a moment
-  }
 }
 
 function keepNamed(root, model, signal) {

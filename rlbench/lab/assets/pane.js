@@ -16,7 +16,7 @@ function render({ model, el, signal }) {
     asked = false;
     if (next === shown || signal.aborted) return;
     el.innerHTML = shown = next;
-    if (el.firstElementChild?.localName === "svg") el.setAttribute("role", "img");
+    if (["svg", "img"].includes(el.firstElementChild?.localName)) el.setAttribute("role", "img");
     else el.removeAttribute("role");
   };
   const show = (html) => {                                     // the newest wins; the page draws at its own rate

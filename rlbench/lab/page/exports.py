@@ -125,8 +125,7 @@ def opened_part(view):
     opened = view.transition
     if opened is None or opened.row is None: return ""
     seen = [box.children for box in opened.boxes if box.layout.display != "none"]
-    pictures = [f"<figure>{caption.value}<img src='{png_url(frame.value)}' width='300' alt='row {opened.row}'></figure>"
-                for caption, frame in seen]
+    pictures = [f"<figure>{caption.value}{frame.html}</figure>" for caption, frame in seen]
     head = tag_html("h3", f"{view.title}: row {opened.row}")
     return f"{head}<div class='opened'>{opened.words.value}{''.join(pictures)}</div>"
 

@@ -13,8 +13,9 @@ import ipywidgets as widgets
 import numpy as np
 
 from ..views.advice import advise, put_together
-from ..pictures.components import button, close_widgets, mark, styled
-from ..pictures.drawing import encode_image, short
+from ..pictures.components import Pane, button, close_widgets, mark, styled
+from ..pictures.drawing import short
+from ..pictures.sketches import look_html, look_of
 from .fields import caption_html, panel
 from ..hands.taking_over import act_by_hand
 from ...training.by_hand import why_own_actions
@@ -152,7 +153,7 @@ class RecordRoom:
     "Places for a demonstration on the page"
     def __init__(self, ask): # ask(f): f() between two events
         self.demo = None
-        self.picture = styled(widgets.Image(format="png"), "rl-demo")
+        self.picture = styled(Pane(label="the demonstration's environment"), "rl-demo")
         self.said = widgets.HTML("")
         self.path = widgets.Text(value="by_hand.rlb", tooltip="a file name; or folder/name-v0 for Minari",
                                  layout=dict(width="200px"))
@@ -183,10 +184,10 @@ class RecordView(RecordRoom):
     def show(self):
         "The present picture and counts"
         self.widget.layout.display = None
-        frame = self.demo.env.render()
-        self.picture.layout.display = "none" if frame is None else None
-        if frame is not None:
-            self.picture.value = encode_image(np.ascontiguousarray(frame), moving=False)
+        look = look_of(self.demo.env.first)
+        self.picture.layout.display = "none" if look is None else None
+        if look is not None:
+            self.picture.show(look_html(look, moving=False))
         self.said.value = caption_html(repr(self.demo))
 
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #0628d259
@@ -249,6 +250,7 @@ class HandSwitches:
 
     def press_key(self, key):
         "A key of whoever has taken over"
+        if not self.look.value: return      # sent before the page heard of it
         if key == "Escape": self.look.value = False
         elif self.controls and key in self.controls.keys:
             self.controls.press(self.controls.keys[key])
@@ -290,7 +292,10 @@ class HandPanel(HandAdvice):
 
     def follow(self, owner):
         "Show how things stand, at rest"
-        if not self.look.value or owner.state == "playing": return
+        if not self.look.value:
+            self.keys.taking = []           # `show` may have been at it when the switch was turned
+            return
+        if owner.state == "playing": return
         trainer = owner.trainer
         who = self.shown()
         if self.record.value:

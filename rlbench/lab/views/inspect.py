@@ -19,8 +19,9 @@ import torch
 from ...core.batch import Batch, columns
 from ...core.words import NAMES
 from ...envs.actions import action_names
-from ..pictures.components import TransitionTable, styled
-from ..pictures.drawing import encode_image, short
+from ..pictures.components import Pane, TransitionTable, styled
+from ..pictures.drawing import short
+from ..pictures.sketches import look_html, look_of
 from .pins import FromHere
 from .views import View, in_words
 from ...training.actor import to_tensors
@@ -163,19 +164,19 @@ class TransitionView:
         self.row = None
         self.obs = None     # of that row
         self.words = widgets.HTML("")
-        self.frames = [self.frame(name) for name in ("state", "next")]
+        self.frames = [self.frame(name, words) for name, words in (("state", "state"), ("next", "next state"))]
         self.boxes = []
-        for words, frame in zip(("state", "next state"), self.frames):
-            caption = widgets.HTML(f"<span class='rl-caption'>{words}</span>")
+        for frame in self.frames:
+            caption = widgets.HTML(f"<span class='rl-caption'>{frame.label}</span>")
             self.boxes.append(widgets.VBox([caption, frame]))
         self.here = FromHere(who, lambda trainer: self.obs, ask)
         row = styled(widgets.HBox([self.words, *self.boxes]), "rl-row")
         box = widgets.VBox([row, self.here.widget], layout=dict(display="none"))
         self.widget = styled(box, "rl-transition")
 
-    def frame(self, name):
+    def frame(self, name, words):
         "Room for a picture"
-        return styled(widgets.Image(format="png", layout=dict(width="190px")), f"rl-frame-{name}")
+        return styled(Pane(label=words, layout=dict(width="190px")), f"rl-frame-{name}")
 
     def close(self):
         "Show none"
@@ -196,10 +197,10 @@ class TransitionView:
 
     def paint(self, env, box, obs):
         "The environment in a state, if it can be put there"
-        picture = env.frame_of(obs)
-        box.layout.display = "none" if picture is None else ""
-        if picture is not None:
-            box.children[1].value = encode_image(np.ascontiguousarray(picture), moving=False)
+        look = look_of(env.showing(obs))
+        box.layout.display = "none" if look is None else ""
+        if look is not None:
+            box.children[1].show(look_html(look, moving=False))
 
 # %% ../../../nbs/8_lab/2_views/23_inspect.ipynb #3de1f09a
 def held_text(memory):

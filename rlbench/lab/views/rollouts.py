@@ -10,14 +10,14 @@ import contextlib
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ImageOps
 
 from ...core.batch import Batch, each
 from ...core.settings import whole_number
 from ...envs.place import place
 from ..pictures.drawing import short
-from ..pictures.scene import Sheet
-from .views import without_display
+from ..pictures.scene import FINE, Sheet
+from ..pictures.sketches import look_image, look_of
 from ...training.actor import as_batch
 from ...training.estimate import student
 from ...training.evidence import beliefs
@@ -109,12 +109,12 @@ def shown_steps(steps):
 # %% ../../../nbs/8_lab/2_views/11_rollouts.ipynb #907ec597
 def frames_along(env, obs): # (T, ...)
     "{step: PIL image} of the states that are shown; nothing where they cannot be drawn"
-    without_display()
     try:
-        drawn = {t: env.frame_of(obs[t]) for t in shown_steps(len(obs))}
+        looks = {t: look_of(env.showing(obs[t])) for t in shown_steps(len(obs))}
     except Exception:
         return {}                                         # no picture is a smaller loss than no rollout
-    return {t: ImageOps.contain(Image.fromarray(frame), TILE) for t, frame in drawn.items() if frame is not None}
+    room = [FINE * n for n in TILE]
+    return {t: ImageOps.contain(look_image(look), room) for t, look in looks.items() if look is not None}
 
 # %% ../../../nbs/8_lab/2_views/11_rollouts.ipynb #5616d011
 def step_words(rollout, t):
@@ -134,7 +134,7 @@ def strip(rollout):
         left = i * (wide + 4) + 4
         frame = rollout.frames.get(t)
         if frame:
-            sheet.plane((left, 22, left + frame.width, 22 + frame.height), frame)
+            sheet.plane((left, 22, left + frame.width / FINE, 22 + frame.height / FINE), frame)
         for k, words in enumerate(step_words(rollout, t)):
             sheet.text(left, floor + 4 + 14 * k, words)
     return sheet

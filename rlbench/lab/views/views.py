@@ -7,11 +7,7 @@ __all__ = ['NO_PICTURE', 'View', 'in_words', 'answers', 'state_values', 'EnvFram
            'earlier_returns', 'usual_span', 'Returns', 'LearningCurve']
 
 # %% ../../../nbs/8_lab/2_views/10_views.ipynb #0986396c
-import os
-import sys
-
 import gymnasium as gym
-import ipywidgets as widgets
 import numpy as np
 import torch
 from PIL import Image
@@ -20,16 +16,11 @@ from ...core.batch import as_numpy
 from ...envs.actions import action_names
 from ...envs.place import why_no_picture
 from ..pictures.components import Pane, close_widgets, styled
-from ..pictures.drawing import draw_bars, encode_image, span_of
+from ..pictures.drawing import draw_bars, span_of
 from ..pictures.figures import Picture, cover
 from ..pictures.scene import Sheet, painted
+from ..pictures.sketches import look_html, look_image, look_of
 from ...training.actor import to_tensors
-
-# %% ../../../nbs/8_lab/2_views/10_views.ipynb #9ae20ada
-def without_display():
-    "Where there is no display, tell pygame so before it looks for one and complains on stderr"
-    seen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform != "linux"
-    if not seen: os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 # %% ../../../nbs/8_lab/2_views/10_views.ipynb #02505541
 def sheet_with(pixels):
@@ -67,7 +58,6 @@ class View(Awaited):
     transition = None   # the TransitionView in it
 
     def __init__(self, trainer, who):
-        without_display()
         self.who = who
         self.theme = "light"
         self.shown = None                      # the Sheet that is on the screen
@@ -145,44 +135,38 @@ NO_PICTURE = np.full((236, 400, 3), 128, np.uint8)     # where there is no pictu
 
 # %% ../../../nbs/8_lab/2_views/10_views.ipynb #09c4693c
 class EnvFrame(View):
-    "The environment as it draws itself"
+    "The environment as it looks now"
     name = "frame"
     title = "Environment"
-    help = "the first of the environments, as it draws itself"
+    help = "the first of the environments, as it looks now"
     shared = True
 
     @classmethod
     def fits(cls, trainer, who):
-        without_display()
-        try: return trainer.env.render() is not None
+        try: return look_of(trainer.env.first) is not None
         except Exception: return True          # `draw` says what is wrong
-
-    def __init__(self, trainer, who):
-        super().__init__(trainer, who)
-        close_widgets(self.image)
-        self.image = self.widget = styled(widgets.Image(format="png"), "rl-image-frame")
 
     def begin(self, trainer):
         "Nothing is remembered"
 
     def show(self, picture, moving):
-        "Put an array on the screen, as pixels"
+        "Put a Sheet or pixels (H, W, 3) on the screen"
         self.shown = picture
-        self.image.value = encode_image(picture, moving)
+        self.image.show(look_html(picture, moving), moving)
 
     def draw(self, trainer, moving):
-        try: frame = trainer.env.render()
+        try: look = look_of(trainer.env.first)
         except Exception as problem:
             self.show(NO_PICTURE, moving)
             self.said = why_no_picture(problem)
             return
-        if frame is None: return
-        self.show(np.ascontiguousarray(frame), moving)
+        if look is None: return
+        self.show(look, moving)
         self.said = f"observation {in_words(trainer.obs[self.who][0], 8)}"
 
     def tile(self):
         if self.shown is None: return None
-        image = Image.fromarray(self.shown)
+        image = look_image(self.shown, self.theme)
         image.thumbnail((400, 236))
         return image
 
