@@ -341,7 +341,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--env", default="CartPole-v1")
     parser.add_argument("--algo", default="ppo")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--answers", type=int, default=5, help="with --browser: clicks on every control; 0: none")
     parser.add_argument("--browser", action="store_true", help="with the page open, and click to visible change")
