@@ -25,15 +25,16 @@ const set = (part, name, words) => { if (words && part.getAttribute(name) !== wo
 function nameParts(box, words) {
   for (const part of [box, ...box.querySelectorAll("label, input, select, .noUi-handle")]) {
     set(part, "title", words);
-    const labelled = [...part.labels ?? []].some((label) => label.innerText.trim());
+    const labelled = [...part.labels ?? []].some((label) => label.textContent.trim());
     if (part !== box && part.localName !== "label" && !labelled) set(part, "aria-label", words);
   }
 }
 
+const SLIDER = ".widget-hslider, .widget-vslider, .widget-slider";
 function nameHandle(handle) {                                   // of a slider: its own label, where no tip has named it
-  const box = handle.closest(".widget-hslider, .widget-vslider, .widget-slider") ?? handle.parentElement;
-  if (!handle.getAttribute("aria-label")) set(handle, "aria-label", box.querySelector(".widget-label")?.innerText);
-  set(handle, "aria-valuetext", box.querySelector(".widget-readout")?.innerText);
+  const box = handle.closest(SLIDER) ?? handle.parentElement;
+  if (!handle.getAttribute("aria-label")) set(handle, "aria-label", box.querySelector(".widget-label")?.textContent);
+  set(handle, "aria-valuetext", box.querySelector(".widget-readout")?.textContent);
 }
 
 function nameAll(root, model) {
@@ -42,10 +43,17 @@ function nameAll(root, model) {
   for (const handle of root.querySelectorAll(".noUi-handle")) nameHandle(handle);
 }
 
+const CONTROL = ".jupyter-widgets, .noUi-handle, input, select";
+const isControl = (node) => node.nodeType === 1 && !node.closest(".rl-table") && (node.matches(CONTROL) || node.querySelector(CONTROL));
+
 function keepNamed(root, model, signal) {
   let asked = false;
   const soon = () => { if (!asked) { asked = true; setTimeout(() => { asked = false; nameAll(root, model); }, 100); } };
-  const watch = new MutationObserver(soon);
+  const watch = new MutationObserver((changes) => {             // pictures and words change all the time, and have no names
+    if (changes.some(({ addedNodes }) => [...addedNodes].some(isControl))) soon();
+    for (const { target } of changes)
+      if (target.matches(".widget-readout")) target.closest(SLIDER)?.querySelectorAll(".noUi-handle").forEach(nameHandle);
+  });
   watch.observe(root, { childList: true, subtree: true });
   model.on("change:tips", soon);
   signal.addEventListener("abort", () => { watch.disconnect(); model.off("change:tips", soon); });

@@ -78,7 +78,7 @@ function lay(page) {
     card.classList.toggle("rl-lone", row.length === 1 && rows.length > 1 && sizes.get(card).width < room / 1.5);
   }));
   put(views, "gridTemplateRows", heights.map((height) => height ? `${height}px` : "auto").join(" "));
-  views.classList.add("rl-laid");
+  views.classList.toggle("rl-laid", true);                     // `add` would count as a change each time, and be heard
   page.rows = rows;
   cards.forEach((card, i) => dress(card, i, cards.length));
   return cards;
@@ -274,7 +274,8 @@ function adopt(root, model, signal) {
   let asked = false;
   const soon = () => { if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; if (root.isConnected && page.views) lay(page); }); } };
   const follow = () => { root.style.setProperty("--rl-size", page.layout.size ?? 1); soon(); };
-  const seen = new MutationObserver(soon);
+  const concerns = ({ target }) => [target, target.parentElement].includes(page.views) || target.querySelector(".rl-card-title");
+  const seen = new MutationObserver((changes) => { if (changes.some(concerns)) soon(); });   // a picture is none of its business
   seen.observe(page.views, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });
   const wide = new ResizeObserver(soon);
   wide.observe(page.views);

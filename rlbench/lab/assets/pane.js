@@ -16,8 +16,11 @@ function render({ model, el, signal }) {
     asked = false;
     if (next === shown || signal.aborted) return;
     el.innerHTML = shown = next;
-    if (["svg", "img"].includes(el.firstElementChild?.localName)) el.setAttribute("role", "img");
+    const picture = el.querySelector(":scope > svg, :scope > img"), box = picture?.viewBox?.baseVal;
+    if (picture) el.setAttribute("role", "img");
     else el.removeAttribute("role");
+    el.style.aspectRatio = box ? `${box.width} / ${box.height}` : "";    // a new picture of the same shape moves nothing around it
+    el.classList.toggle("rl-shaped", Boolean(box));
   };
   const show = (html) => {                                     // the newest wins; the page draws at its own rate
     next = html;

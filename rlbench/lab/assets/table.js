@@ -7,6 +7,8 @@ const tag = (name, parent, attributes = {}, words) => {
   return node;
 };
 
+const put = (node, name, value) => { if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value); };
+
 class Table {
   constructor(model, el) {
     this.model = model;
@@ -70,13 +72,31 @@ class Table {
     this.count.textContent = total ? `${(start + 1).toLocaleString("en")}–${(start + rows.length).toLocaleString("en")} of ${total.toLocaleString("en")}` : none;
     this.back.disabled = start === 0;
     this.on.disabled = start + rows.length >= total;
-    this.table.replaceChildren();
-    const head = tag("tr", tag("thead", this.table));
-    if (this.filter) this.boxAll(head);
-    get("columns").forEach((name, at) => this.head(head, name, order, get("down"), `head ${at}`));
-    const body = tag("tbody", this.table);
-    rows.forEach((row, at) => this.row(body, row, at));
+    this.drawHead(order, get("down"));
+    this.fit(rows.length, rows[0]?.length ?? 0);
+    rows.forEach((row, at) => this.fill(this.body.children[at], row, at));
     if (held !== undefined) this.table.querySelector(`[data-at="${held}"]`)?.focus({ preventScroll: true });
+  }
+
+  drawHead(order, down) {                                      // built anew only where it reads otherwise
+    const columns = this.model.get("columns"), now = JSON.stringify([columns, order, down]);
+    if (now !== this.shown) {
+      this.shown = now;
+      this.table.replaceChildren();
+      const line = tag("tr", tag("thead", this.table));
+      if (this.filter) this.boxAll(line);
+      columns.forEach((name, at) => this.head(line, name, order, down, `head ${at}`));
+      this.body = tag("tbody", this.table);
+    }
+    const ids = this.model.get("ids"), chosen = this.model.get("chosen");
+    if (this.all) this.all.checked = ids.length > 0 && ids.every((id) => chosen.includes(id));
+  }
+
+  fit(rows, cells) {                                           // as many lines as there are rows, of as many cells
+    if (this.cells !== cells) this.body.replaceChildren();
+    this.cells = cells;
+    while (this.body.children.length > rows) this.body.lastChild.remove();
+    while (this.body.children.length < rows) this.line(this.body.children.length, cells);
   }
 
   head(line, name, order, down, at) {
@@ -85,26 +105,35 @@ class Table {
     button.addEventListener("click", () => this.ask({ order: name, down: order === name ? !down : true, start: 0 }));
   }
 
-  row(body, cells, at) {
-    const id = this.model.get("ids")[at], open = id === this.model.get("selected");
-    const line = tag("tr", body, { tabindex: at === 0 ? 0 : -1, "aria-selected": open, "data-at": at, "data-id": id, title: "open this transition" });
-    if (this.filter) this.box(line, id, at);
-    for (const words of cells) tag("td", line, { role: "gridcell" }, words);
-    line.addEventListener("click", () => this.open(id));
-    line.addEventListener("keydown", (event) => this.key(event, line, id, at));
+  line(at, cells) {
+    const line = tag("tr", this.body, { tabindex: at === 0 ? 0 : -1, "data-at": at, title: "open this transition" });
+    if (this.filter) this.box(line, at);
+    for (let i = 0; i < cells; i++) tag("td", line, { role: "gridcell" }, "");
+    line.addEventListener("click", () => this.open(this.idAt(at)));
+    line.addEventListener("keydown", (event) => this.key(event, line, this.idAt(at), at));
+  }
+
+  idAt(at) { return this.model.get("ids")[at]; }
+
+  fill(line, cells, at) {
+    const id = this.idAt(at), places = [...line.children].slice(this.filter ? 1 : 0);
+    put(line, "data-id", id);
+    put(line, "aria-selected", id === this.model.get("selected"));
+    cells.forEach((words, i) => { if (places[i].textContent !== words) places[i].textContent = words; });
+    if (!this.filter) return;
+    const box = line.querySelector("input");
+    put(box, "aria-label", `choose row ${id}`);
+    box.checked = this.model.get("chosen").includes(id);
   }
 
   boxAll(line) {
-    const ids = this.model.get("ids"), chosen = this.model.get("chosen");
-    const box = tag("input", tag("th", line, { role: "columnheader", class: "rl-pick" }), { type: "checkbox", "data-at": "box all", "aria-label": "choose all rows of this page", title: "choose all rows of this page" });
-    box.checked = ids.length > 0 && ids.every((id) => chosen.includes(id));
-    box.addEventListener("change", () => this.choose(ids, box.checked));
+    const box = this.all = tag("input", tag("th", line, { role: "columnheader", class: "rl-pick" }), { type: "checkbox", "data-at": "box all", "aria-label": "choose all rows of this page", title: "choose all rows of this page" });
+    box.addEventListener("change", () => this.choose(this.model.get("ids"), box.checked));
   }
 
-  box(line, id, at) {
+  box(line, at) {
     const cell = tag("td", line, { role: "gridcell", class: "rl-pick" });
-    const box = tag("input", cell, { type: "checkbox", tabindex: -1, "data-at": `box ${at}`, "aria-label": `choose row ${id}`, title: "choose this row; with shift all from the last one" });
-    box.checked = this.model.get("chosen").includes(id);
+    const box = tag("input", cell, { type: "checkbox", tabindex: -1, "data-at": `box ${at}`, title: "choose this row; with shift all from the last one" });
     cell.addEventListener("click", (event) => {
       event.stopPropagation();
       this.pick(at, event.shiftKey);

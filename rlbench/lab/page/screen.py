@@ -128,14 +128,14 @@ LONG_ROUND = .03   # seconds of a round
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #f83a9c02
 def whose_turn(cards, rate, now):
-    "Cards that may be drawn again, the one that waited longest first"
-    waiting = [card for card in cards if now - card.drawn_at >= 1 / rate]
+    "Cards that may be drawn again, or could in a moment, the one that waited longest first"
+    waiting = [card for card in cards if now - card.drawn_at >= 1 / rate - LONG_ROUND]
     return sorted(waiting, key=lambda card: card.drawn_at)
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #2b5e4645
 def next_turn(cards, rate, told_at):
     "perf_counter seconds at which the next card, or the words, may come"
-    return min([told_at + .25, *(card.drawn_at + 1 / rate for card in cards)])
+    return min([told_at, *(card.drawn_at for card in cards)]) + 1 / rate
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a20013
 def pause_after(took, share):
@@ -148,7 +148,7 @@ def out_of_date(card, count, rate):
     return card.drawn != count and perf_counter() - card.drawn_at >= 1 / rate
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #fe8d9843
-RATE = 6.       # pictures a second of one view
+RATE = 5.       # pictures a second of one view, and words
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #e84de806
 class Screen(Board):
@@ -165,7 +165,7 @@ class Screen(Board):
             self.draw(card, owner, True)
             if owner.mail or perf_counter() - now > LONG_ROUND: break
         self.send()
-        if now - self.told_at >= .25: self.tell(owner, True)
+        if now - self.told_at >= 1 / self.rate - LONG_ROUND: self.tell(owner, True)
         end = perf_counter()
         pause = pause_after(end - now, self.share)
         self.next_at = max(end + pause, next_turn(self.shown(), self.rate, self.told_at))

@@ -9,6 +9,7 @@ __all__ = ['deeds_html', 'evenly_chosen', 'marks_html', 'branch_words', 'TimeBar
 import html
 from functools import partial
 from operator import itemgetter
+from time import perf_counter
 
 import ipywidgets as widgets
 import numpy as np
@@ -73,6 +74,7 @@ class TimeBar:
         self.player = player
         self.order = order
         self.following = False
+        self.followed_at = 0.       # perf_counter seconds
         tip = "events so far; move it to go to any of them"
         self.slider = widgets.IntSlider(value=0, min=0, max=0, tooltip=tip, continuous_update=False,
                                         layout=dict(width="auto"))
@@ -107,13 +109,17 @@ class TimeBar:
         self.order(self.player.rewind, branch.end, None, branch)
 
     def follow(self, owner):
-        "Show where the run is; this is no order"
+        "Show where the run is; this is no order. A slider is dear to a page, so it moves twice a second while playing"
+        now = perf_counter()
+        if owner.state == "playing" and now - self.followed_at < .5: return
+        self.followed_at = now
         timeline = owner.timeline
         self.following = True
-        self.slider.max = max(timeline.branch.end, self.slider.max)
-        self.slider.min = timeline.branch.path(0)[0][0].since
-        self.slider.value = timeline.at
-        self.slider.max = timeline.branch.end
+        with self.slider.hold_sync():                     # the page moves it once
+            self.slider.max = max(timeline.branch.end, self.slider.max)
+            self.slider.min = timeline.branch.path(0)[0][0].since
+            self.slider.value = timeline.at
+            self.slider.max = timeline.branch.end
         self.marks.value = marks_html(timeline)
         if timeline.branches[1:]:
             numbers = range(len(timeline.branches))
