@@ -148,7 +148,7 @@ def out_of_date(card, count, rate):
     return card.drawn != count and perf_counter() - card.drawn_at >= 1 / rate
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #fe8d9843
-RATE = 5.       # pictures a second of one view, and words
+RATE = 4.5      # pictures a second of one view, and words
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #e84de806
 class Screen(Board):
