@@ -273,7 +273,8 @@ WATCH = """() => { window.seen = {};
     }
     for (const name of names) (window.seen[name] ??= []).push(performance.timeOrigin + performance.now());
   };
-  const what = { subtree: true, childList: true, characterData: true, attributeFilter: ['src', 'fill'] };
+  const drawn = ['src', 'href', 'fill', 'd', 'x', 'y', 'width', 'height', 'cx', 'cy'];
+  const what = { subtree: true, childList: true, characterData: true, attributeFilter: drawn };
   new MutationObserver(note).observe(document.querySelector('.rl-views'), what); }"""
 
 # The picture and the words must both have changed; the page itself keeps the time.

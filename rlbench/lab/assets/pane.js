@@ -4,6 +4,29 @@ const receive = (bundle) => {
   for (const [key, html] of Object.entries(bundle)) for (const show of places.get(key) ?? []) show(html);
 };
 
+// Nodes that stay where they are cost a page much less than new ones, and a click on one is not lost.
+function become(node, next) {
+  if (node.nodeType === Node.TEXT_NODE) {
+    if (node.data !== next.data) node.data = next.data;
+    return;
+  }
+  for (const { name, value } of next.attributes)
+    if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+  for (const { name } of [...node.attributes])
+    if (!next.hasAttribute(name)) node.removeAttribute(name);
+  becomeWithin(node, next);
+}
+
+function becomeWithin(place, next) {
+  const before = [...place.childNodes];
+  [...next.childNodes].forEach((node, i) => {
+    if (before[i]?.nodeName === node.nodeName) become(before[i], node);
+    else if (before[i]) before[i].replaceWith(node);
+    else place.append(node);
+  });
+  for (const node of before.slice(next.childNodes.length)) node.remove();
+}
+
 function initialize({ model }) {
   model.on("msg:custom", receive);
   return () => model.off("msg:custom", receive);
@@ -11,11 +34,13 @@ function initialize({ model }) {
 
 function render({ model, el, signal }) {
   const key = model.get("key");
+  const parsed = document.createElement("template");
   let next = "", shown = null, asked = false;
   const paint = () => {
     asked = false;
     if (next === shown || signal.aborted) return;
-    el.innerHTML = shown = next;
+    shown = parsed.innerHTML = next;
+    becomeWithin(el, parsed.content);
     const picture = el.querySelector(":scope > svg, :scope > img"), box = picture?.viewBox?.baseVal;
     if (picture) el.setAttribute("role", "img");
     else el.removeAttribute("role");

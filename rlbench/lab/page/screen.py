@@ -165,7 +165,8 @@ class Screen(Board):
             self.draw(card, owner, True)
             if owner.mail or perf_counter() - now > LONG_ROUND: break
         self.send()
-        if now - self.told_at >= 1 / self.rate - LONG_ROUND: self.tell(owner, True)
+        if now - self.told_at >= 1 / self.rate - LONG_ROUND:
+            self.tell(owner, True)
         end = perf_counter()
         pause = pause_after(end - now, self.share)
         self.next_at = max(end + pause, next_turn(self.shown(), self.rate, self.told_at))
