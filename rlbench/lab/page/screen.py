@@ -8,7 +8,7 @@ __all__ = ['RATE', 'Card', 'Screen']
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #1b782830
 import html
 import traceback
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import ipywidgets as widgets
 
@@ -138,6 +138,10 @@ def next_turn(cards, rate, told_at):
     return min([told_at, *(card.drawn_at for card in cards)]) + 1 / rate
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a20013
+def cost_of(clock, processor):
+    "Seconds that drawing cost, where it took some by the clock and some of the thread's own"
+    return max(processor, clock / 2)
+
 def pause_after(took, share):
     "Seconds without a picture after one that took some, so that drawing has a share of the time"
     return took * (1 - share) / share
@@ -161,6 +165,7 @@ class Screen(Board):
         self.told_at = 0.           # perf_counter seconds
 
     def offer(self, owner, now):
+        used = thread_time()
         for card in whose_turn(self.shown(), self.rate, now):
             self.draw(card, owner, True)
             if owner.mail or perf_counter() - now > LONG_ROUND: break
@@ -168,7 +173,7 @@ class Screen(Board):
         if now - self.told_at >= 1 / self.rate - LONG_ROUND:
             self.tell(owner, True)
         end = perf_counter()
-        pause = pause_after(end - now, self.share)
+        pause = pause_after(cost_of(end - now, thread_time() - used), self.share)
         self.next_at = max(end + pause, next_turn(self.shown(), self.rate, self.told_at))
 
     def send(self):
