@@ -339,9 +339,10 @@ def report(rows, clicks, seen, args):
     for what, name, goal in (("all views", "open", .9), ("no view", "shut", .95)):
         lines += [ratio_row(what, rows, name, clock, f"at least {goal:g} (median)") for clock in ("cpu", "clock")]
     if seen:
-        lines += ["", "A picture that is as it was is not sent: while PPO learns, its environment stands still, and while "
-                  "it collects, its losses do.", "",
-                  "| pictures a second | drawn, mean | worst round | seen to change, mean | goal |", "|---|---|---|---|---|"]
+        lines += ["", "A picture that is as it was is not sent: while PPO learns, its environment stands still, and "
+                  "while it collects, its losses do.", "",
+                  "| pictures a second | drawn, mean | worst round | seen to change, mean | goal |",
+                  "|---|---|---|---|---|"]
         for name, pairs in sorted(rates(rows, seen).items()):
             drawn, changed = zip(*pairs)
             lines.append(f"| {name} | {statistics.mean(drawn):.1f} | {min(drawn):.1f} | {statistics.mean(changed):.1f} "

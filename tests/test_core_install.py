@@ -15,8 +15,14 @@ wb = rlbench.Workbench("CartPole-v1", "ppo", driver="sync", **small)
 wb.step("iteration")
 cards = {card.view.name: card for card in wb.page.cards}
 assert not [name for name, card in cards.items() if card.broken]
-assert cards["frame"].view.text() == "no picture: what draws it is not installed, pip install 'rlbench[render]'"
+assert cards["frame"].view.text().startswith("observation")      # it is drawn from its state
 assert wb.image()[1:4] == b"PNG"
+wb.close()
+
+wb = rlbench.Workbench("FrozenLake-v1", "qlearning", driver="sync", views=["frame"])
+wb.step("step")
+(card,) = wb.page.cards
+assert card.view.text() == "no picture: what draws it is not installed, pip install 'rlbench[render]'"
 wb.close()
 
 often = dict(progress=False, eval_every=50, eval_episodes=2)

@@ -138,7 +138,7 @@ class BothFrames(SideBySide):
     "The environments of several runs"
     name = "both-frame"
     title = "Environments side by side"
-    help = "the first environment of each run, as it draws itself"
+    help = "the first environment of each run, as it looks now"
     kind = EnvFrame
     instead = ("frame",)
 
