@@ -32,7 +32,7 @@ STEPS = {               # name -> (command, limit in seconds)
     "reading": (tool("reading_cost", "--check"), 120),
     "notebooks": (tool("notebooks"), 1500),
     "tests": ([*TWO, "-m", "not long", "--durations=10", *(f"--ignore={path}" for path in (*LINTS, BROWSER))], 1800),
-    "browser": ([*PYTEST, "-n", "2", BROWSER], 900),
+    "browser": ([*PYTEST, "-n", "2", "--timeout", "300", "--timeout-method", "thread", BROWSER], 900),
 }
 
 

@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -128,8 +127,7 @@ class Server:
                    f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True",
                    "--JupyterNotebookApp.expose_app_in_browser=True"]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            start_new_session=True)
+            self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + 60
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -144,13 +142,11 @@ class Server:
             return False
 
     def stop(self):
-        "Ask the server and its kernels to go, and insist after 15 s"
+        "Ask the server to go, and insist after 15 s; its kernels go with it"
         if self.process is None: return
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            try: os.killpg(self.process.pid, sign)
-            except ProcessLookupError: break
-            try: self.process.wait(timeout=15)
-            except subprocess.TimeoutExpired: continue
+        self.process.terminate()
+        try: self.process.wait(timeout=15)
+        except subprocess.TimeoutExpired: self.process.kill()
 
 
 @pytest.fixture(scope="session")
@@ -210,6 +206,7 @@ class OnePage:
         return page
 
     def listen(self, page):
+        page.on("crash", lambda: self.trouble.append("the page crashed"))
         page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
         page.on("requestfailed", self.failed)
         page.on("request", self.watch)
