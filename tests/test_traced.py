@@ -28,7 +28,8 @@ CASES = [
     ("sac", "rlbench/SideAndForce-v0", REPLAY),
     ("td3", "Pendulum-v1", dict(REPLAY, policy_delay=2)),
     ("crossq", "Pendulum-v1", dict(REPLAY, critic_hidden=(8,))),
-    ("pqn", "CartPole-v1", dict(ROLLOUT, n_epochs=1, batch_size=8)),
+    ("pqn", "CartPole-v1", dict(ROLLOUT, n_epochs=1, batch_size=8)),                      # layer norms
+    ("dqn", "MinAtar/Breakout-v1", REPLAY),                                               # convolutions
 ]
 PLAIN = [("ppo", "CartPole-v1"), ("a2c", "Pendulum-v1"), ("trpo", "CartPole-v1"), ("reinforce", "CartPole-v1")]
 OTHERS = [("dqn", "CartPole-v1"), ("sac", "Pendulum-v1"), ("impala", "CartPole-v1"), ("recurrent_ppo", "CartPole-v1"),
@@ -55,7 +56,7 @@ def told(what):
     return [str(one.message) for one in found if one.category is NotTraced]
 
 
-@pytest.mark.filterwarnings("ignore::rlbench.training.traced.NotTraced")      # Python runs the list of pqn
+@pytest.mark.filterwarnings("error::rlbench.training.traced.NotTraced")
 @pytest.mark.parametrize("case, way", WAYS, ids=[f"{case[0]}-{way}" for case, way in WAYS])
 def test_like_eager_and_after_a_load(case, way, tmp_path):
     eager = run_of(case, 64)
@@ -133,7 +134,7 @@ def test_an_algorithm_of_ones_own_is_traced():
 def test_without_torchs_interpreter(monkeypatch):
     def missing(*given, **more): raise RuntimeError("no torch.jit")
 
-    monkeypatch.setattr(torch.jit, "trace", missing)
+    monkeypatch.setattr(torch.jit, "script", missing)
     runs = []
     said = told(lambda: runs.append(run_of(CASES[2], 32, traced=True)))
     assert "no torch.jit" in said[0]
