@@ -33,7 +33,8 @@ def in_c(part, examples): # an fx graph; tensors of the shapes that it takes, wh
     "A graph as torch's interpreter in C++ runs it; as Python does, where there is none"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")                   # this interpreter is no longer developed
-        try: return torch.jit.script(fx.GraphModule({}, without_overloads(part)))
+        try:
+            return torch.jit.script(fx.GraphModule({}, without_overloads(part)))
         except Exception as problem: why = first_line(problem)
     warnings.warn(f"torch's interpreter does not take the list, Python runs it in more time: {why}", NotTraced)
     return fx.GraphModule({}, part)
