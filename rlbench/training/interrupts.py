@@ -49,6 +49,8 @@ class Undivided(Rule):
 
     def whole_event(self):
         "The next event, whatever comes in between"
+        if threading.get_ident() != threading.main_thread().ident:
+            return self.advance()                         # where no signal comes
         with StopOnInterrupt() as interrupt:
             event = self.advance()
         interrupt.check()

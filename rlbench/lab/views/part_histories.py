@@ -68,6 +68,7 @@ class PartStories(dict):
 
     def __init__(self, trainer):
         super().__init__()
+        self.due = 0            # the next update at which one of them is read
         self.before = {}
         rows = trainer.metrics.rows if len(trainer.actors) == 1 else ()     # others count the updates of all
         for row in rows:
@@ -77,10 +78,12 @@ class PartStories(dict):
     def note(self, learner):
         "An update was made"
         at = learner.updates
+        if at < self.due and learner.last.parts.keys() <= self.keys(): return
         for name, part in named_now(learner):
             story = self.get(name)
             if story is None: story = self[name] = Story()
             if at >= story.due: story.note(at, part)
+        self.due = min(story.due for story in self.values())
 
     def told(self, name):
         "(n, 4) updates, low, middle, high of a name; of what was before only the mean is known, as all three"
