@@ -451,10 +451,13 @@ class SurfacePicture(Picture):
         self.range = cover(self.range, *span_of(val))
         self.fill(self.ax, colour(val, *self.range, self.table))
 
+    def bar(self, sheet):
+        "What the colours mean, at the right"
+        draw_colour_bar(sheet, self.ax.box, *self.range, self.table, self.word)
+
     def draw(self):
         sheet = super().draw()
-        if self.range:
-            draw_colour_bar(sheet, self.ax.box, *self.range, self.table, self.word)
+        if self.range: self.bar(sheet)
         return sheet
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #15c5710a
