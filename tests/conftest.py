@@ -1,7 +1,11 @@
 "Shared by all tests: settings that make every algorithm learn within a few dozen steps"
 import dataclasses
+import signal
 
 import pytest
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:      # as a shell starts what it leaves in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SMALL = dict(
     learning_starts=20,

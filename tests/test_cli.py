@@ -412,7 +412,8 @@ def test_ctrl_c(terminal, tmp_path):
         assert child.poll() is None and time.monotonic() < patience
         time.sleep(.02)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    try: out, err = child.communicate(timeout=60)
+    finally: child.kill()
     assert (child.returncode, err) == (130, "")
     said = out.strip().splitlines()[-1]
     checkpoint = find_run("a")

@@ -135,7 +135,7 @@ class CtrlC:
 
 def test_interrupted_at_any_event_and_resumed(tmp_path):
     run(tmp_path / "whole")
-    before = signal.getsignal(signal.SIGINT)              # ignored, where a shell started us in the background
+    before = signal.getsignal(signal.SIGINT)
     ctrl_c = CtrlC(333)
     part = run(tmp_path / "part", callbacks=[ctrl_c])
     assert part.interrupted and part.steps < 1500
