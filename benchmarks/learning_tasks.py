@@ -1,7 +1,7 @@
 "What is trained where, for how long, and what is expected: a line of the learning table each"
 from dataclasses import dataclass, field
 
-from rlbench.training.presets import GAMES, preset_for
+from rlbench.training.presets import preset_for
 
 SOLVED = "solved, as registered by gymnasium"
 RLLIB_PG = "RLlib's policy gradient, within 100,000 steps"
@@ -163,7 +163,7 @@ FAMILIES = {
         "pqn-acrobot": Task("Acrobot-v1", "pqn", 500_224, -95, "CleanRL's PQN, -95.6 within as many steps"),
         "pqn-minatar-breakout": minatar("Breakout", "pqn", 1_000_192, 20, preset="tuned"),
         "pqn-minatar-asterix": minatar("Asterix", "pqn", 1_000_192, 20, preset="tuned"),
-        "pqn-minatar-space-invaders": minatar("SpaceInvaders", "pqn", 1_000_192, 30, settings=GAMES),
+        "pqn-minatar-space-invaders": minatar("SpaceInvaders", "pqn", 1_000_192, 30, preset="tuned"),
     },
     "policies, on-policy": {
         "reinforce-cartpole": tuned("CartPole-v1", "reinforce", 150, RLLIB_PG),

@@ -99,6 +99,7 @@ GAMES = dict(lr="linear(0.0005, 0.00005, 1000000)", epsilon="linear(1, 0.05, 100
 IN_MINATAR = {
     ("MinAtar/Breakout-v1", "pqn"): Preset("pqn-minatar-breakout", 1_000_192, GAMES),
     ("MinAtar/Asterix-v1", "pqn"): Preset("pqn-minatar-asterix", 1_000_192, GAMES),
+    ("MinAtar/SpaceInvaders-v1", "pqn"): Preset("pqn-minatar-space-invaders", 1_000_192, GAMES),
 }
 
 # %% ../../nbs/6_training/625_presets.ipynb #51862810
