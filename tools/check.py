@@ -60,6 +60,8 @@ def end_group(process):
 
 def main(names):
     "Run the named steps in order, all of them even when one fails; the exit status"
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:       # as a shell starts what it leaves in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     results = {}
     for name in names:
         print(f"\n== {name}", flush=True)
