@@ -109,6 +109,13 @@ def test_resets_loads_and_closing_leave_no_widgets_and_no_trainers(bench, tmp_pa
     assert held() == before
 
 
+@pytest.mark.parametrize("env, algo", [("CartPole-v1", "ppo"), ("MountainCar-v0", "dqn"), ("Pendulum-v1", "sac")])
+def test_sliders_and_menus_that_nobody_saw_are_closed_too(bench, env, algo):
+    before = held()
+    bench(env, algo).close()
+    assert held() == before
+
+
 def test_the_menu_of_behaviours_is_closed_with_its_page(bench, tmp_path):
     before = held()
     wb = bench(hunt(), views=["curve"])

@@ -44,16 +44,23 @@ CELLS = """sources => {
   const cells = sources.map(source => ({cell_type: 'code', source, metadata: {}}));
   notebook.transact(() => { notebook.deleteCellRange(0, notebook.cells.length); notebook.insertCells(0, cells); }); }"""
 THEME = "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme})"
-ASK = """async code => {
+ASK = """async ([code, patience]) => {
   const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
   const future = kernel.requestExecute({code, store_history: false});
-  let text = '';
+  const heard = [];
+  let text = '', silence;
+  future.onReply = m => heard.push(m.header.msg_type);
   future.onIOPub = m => {
+    heard.push(m.header.msg_type + ' ' + (m.content.execution_state ?? ''));
     if (m.header.msg_type === 'stream') text += m.content.text;
     if (m.header.msg_type === 'error') text += m.content.evalue;
   };
-  await future.done;
+  const late = new Promise((_, fail) => { silence = setTimeout(() => fail(new Error(
+    `no answer to ${code}: kernel ${kernel.status}, ${kernel.connectionStatus}; heard ${heard.slice(-20)}`)), patience); });
+  try { await Promise.race([future.done, late]); }
+  finally { clearTimeout(silence); }
   return text.trim(); }"""
+PATIENCE = 120_000                                              # milliseconds in which a kernel's answer reaches its page
 SHUTDOWN = "async () => { await window.jupyterapp.shell.currentWidget?.sessionContext?.shutdown(); }"
 # A picture that is replaced while it is decoded is looked at once more; one that is broken stays broken
 # of SVG: as it is without a theme
@@ -249,7 +256,7 @@ class Lab(OnePage):
 
     def ask(self, code):
         "Run a line in the kernel and return what it printed, while the page does what it does"
-        return self.page.evaluate(ASK, code)
+        return self.page.evaluate(ASK, [code, PATIENCE])
 
     def run_all(self):
         "Run every cell, to the end; fail with the errors of the cells that raised"

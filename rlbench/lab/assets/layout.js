@@ -302,9 +302,9 @@ function adopt(root, model, signal) {
 
 function render({ model, el, signal }) {
   el.hidden = true;
-  const find = (tries) => {                                    // the element is attached only after render
+  const find = (tries) => {                                    // the element, and its neighbours, are attached only after render
     const root = el.closest(".rl-root");
-    if (root) adopt(root, model, signal);
+    if (root?.querySelector(".rl-views")) adopt(root, model, signal);
     else if (tries && !signal.aborted) requestAnimationFrame(() => find(tries - 1));
   };
   find(300);

@@ -45,7 +45,7 @@ class CardBoard(anywidget.AnyWidget):
     label = Unicode().tag(sync=True)        # what is shown there, and the look that was asked for
 
     def __init__(self):
-        super().__init__(notebook=this_notebook())
+        super().__init__(notebook=this_notebook(), plan=for_page(BARE))
 
 # %% ../../../nbs/8_lab/5_page/12_board.ipynb #04fc0fe0
 class Arrangement:

@@ -86,8 +86,8 @@ class PolicyMap(ValueSurface):
         self.which = menu_of_numbers(numbers)
         super().__init__(trainer, who)
         self.which.observe(self.changed, "value")
-        if len(numbers) > 1:
-            self.plane.widget.children = [*self.plane.widget.children, self.which]
+        self.plane.widget.children = [*self.plane.widget.children, self.which]
+        self.which.layout.display = None if len(numbers) > 1 else "none"
 
     @classmethod
     def fits(cls, trainer, who):

@@ -345,7 +345,7 @@ class OtherDimensions:
         self.sliders = [self.slider(name) for name in names] if len(names) <= self.most else []
         for one in (self.follow, *self.sliders):
             one.observe(self.turned, "value")
-        self.widget = styled(widgets.HBox(), "rl-row", "rl-others")
+        self.widget = styled(widgets.HBox([self.follow, *self.sliders]), "rl-row", "rl-others")
 
     def slider(self, name):
         wide = dict(width="280px")
@@ -357,8 +357,9 @@ class OtherDimensions:
 
     def offer(self, axes):
         "These two are shown: sliders for the others"
-        sliders = [one for i, one in enumerate(self.sliders) if i not in axes]
-        self.widget.children = [self.follow, *sliders] if sliders else []
+        for i, one in enumerate(self.sliders):
+            one.layout.display = "none" if i in axes else None
+        self.widget.layout.display = None if len(self.sliders) > len(set(axes)) else "none"
 
     def turned(self, change):
         "Somebody moved a slider, which then follows no more, or the switch"
