@@ -55,8 +55,9 @@ ASK = """async ([code, patience]) => {
     if (m.header.msg_type === 'stream') text += m.content.text;
     if (m.header.msg_type === 'error') text += m.content.evalue;
   };
-  const late = new Promise((_, fail) => { silence = setTimeout(() => fail(new Error(
-    `no answer to ${code}: kernel ${kernel.status}, ${kernel.connectionStatus}; heard ${heard.slice(-20)}`)), patience); });
+  const told = () => `kernel ${kernel.status}, ${kernel.connectionStatus}; heard ${heard.slice(-20)}`;
+  const late = new Promise((_, fail) => {
+    silence = setTimeout(() => fail(new Error(`no answer to ${code}: ${told()}`)), patience); });
   try { await Promise.race([future.done, late]); }
   finally { clearTimeout(silence); }
   return text.trim(); }"""
