@@ -61,7 +61,7 @@ ASK = """async ([code, patience]) => {
   try { await Promise.race([future.done, late]); }
   finally { clearTimeout(silence); }
   return text.trim(); }"""
-PATIENCE = 120_000                                              # milliseconds in which a kernel's answer reaches its page
+PATIENCE = 120_000   # milliseconds in which a kernel's answer reaches its page
 SHUTDOWN = "async () => { await window.jupyterapp.shell.currentWidget?.sessionContext?.shutdown(); }"
 # A picture that is replaced while it is decoded is looked at once more; one that is broken stays broken
 # of SVG: as it is without a theme
