@@ -54,7 +54,7 @@ def marks_html(timeline):
     first = path[0][0].since
     share = lambda at: f"left:{100 * (at - first) / max(1, branch.end - first):.2f}%"
     marks = [f"<i class='rl-{unit}' style='{share(at)}'></i>"
-             for unit in ("episode", "update") for at in evenly_chosen(ends_of(unit, path))]
+             for unit in ("episode", "update") for at in evenly_chosen(ends_of(unit, path)).tolist()]
     for flag in flags_on(path)[-60:]:
         words = html.escape(f"{flag.at:,}, {flag_words(flag)}", quote=True)
         marks.append(f"<b class='rl-flag' style='{share(flag.at)}' title='{words}'>{flag.kind[0]}</b>")

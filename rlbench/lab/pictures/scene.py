@@ -189,7 +189,8 @@ def way_through(points):
 # %% ../../../nbs/8_lab/1_pictures/11_scene.ipynb #3fa259e6
 def spots_at(points):
     "Points (n, 2) as a way of SVG that only touches them"
-    return "".join(f"M{x} {y}h0" for x, y in tenths(points[np.isfinite(points).all(1)]).tolist())
+    places = tenths(points[np.isfinite(points).all(1)])
+    return "M%d %dh0" * len(places) % tuple(places.ravel().tolist())
 
 # %% ../../../nbs/8_lab/1_pictures/11_scene.ipynb #2ec5dab3
 class Line(NamedTuple):

@@ -7,6 +7,8 @@ __all__ = ['MOST_READ', 'MOVING', 'ALL', 'spread_of', 'Story', 'named_now', 'Par
            'wide_first', 'PartMenu', 'PartsHistory']
 
 # %% ../../../nbs/8_lab/2_views/29_part_histories.ipynb #ebcc5cac
+from array import array
+
 import ipywidgets as widgets
 import numpy as np
 
@@ -38,7 +40,7 @@ class Story:
     wide = False    # more than one number each time
 
     def __init__(self):
-        self.points = []    # [(updates, low, middle, high)]
+        self.numbers = array("d")   # updates, low, middle, high, and so on for the next point
         self.every = 1      # updates between two
         self.due = 0        # the next update that is read
 
@@ -46,12 +48,17 @@ class Story:
         "Read one update, if its turn has come"
         if at < self.due: return
         low, middle, high = spread_of(as_numpy(values).ravel().astype(float))
-        self.points.append((at, low, middle, high))
+        self.numbers.extend((at, low, middle, high))
         self.wide |= high > low
-        if len(self.points) == self.most:
-            self.points = self.points[1::2]
+        if len(self.numbers) == 4 * self.most:
+            self.numbers = array("d", self.points[1::2].ravel())
             self.every *= 2
-        self.due = self.points[-1][0] + self.every
+        self.due = at + self.every
+
+    @property
+    def points(self):
+        "(n, 4) updates, low, middle, high"
+        return np.array(self.numbers).reshape(-1, 4)
 
 # %% ../../../nbs/8_lab/2_views/29_part_histories.ipynb #637438e8
 def named_now(learner):
@@ -88,9 +95,9 @@ class PartStories(dict):
     def told(self, name):
         "(n, 4) updates, low, middle, high of a name; of what was before only the mean is known, as all three"
         points = self[name].points
-        first = points[0][0]
+        first = points[0, 0]
         past = [(at, mean, mean, mean) for at, mean in self.before.get(name, ()) if at < first]
-        return np.array(past + points, float)
+        return np.array(past + points.tolist()) if past else points
 
 # %% ../../../nbs/8_lab/2_views/29_part_histories.ipynb #6b5ce401
 def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pixels; (n, 4); (from, to)
