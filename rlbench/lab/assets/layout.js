@@ -1,6 +1,7 @@
 // Lays the cards around it out in full rows, and lets a person move, size and close them. The kernel holds the truth: `plan`.
 const TRACKS = 60;                                             // of a row: halves, thirds, quarters, fifths and sixths are whole
 const CARD = 400;                                              // pixels that a card of width 1 likes to have, with usual words
+const CROWDED = 1.2;                                           // wishes of a row for one of room: narrower, words in pictures are too small
 const STEP = 40, LOWEST = 120, HIGHEST = 1600, WIDEST = 4;     // pixels, pixels, pixels, cards
 const GRIP = 6;                                                // pixels that the pointer goes before a press becomes a drag
 
@@ -35,7 +36,7 @@ function breakIntoRows(wishes, room) {
     cost[end] = Infinity;
     for (let start = end - 1, sum = 0; start >= 0; start--) {
       sum += Math.min(wishes[start], room);
-      if (sum > 1.45 * room && start < end - 1) break;
+      if (sum > CROWDED * room && start < end - 1) break;
       const tried = cost[start] + Math.log(sum / room) ** 2;
       if (tried < cost[end]) { cost[end] = tried; from[end] = start; }
     }
