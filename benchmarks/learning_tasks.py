@@ -68,15 +68,6 @@ DQN = dict(
     epsilon="linear(1, 0.01, 6000)",
     hidden=[128, 128],
 )
-DQN_LANDER = dict(
-    lr="linear(0.0005, 0, 300000)",
-    epsilon="linear(1, 0.02, 50000)",
-    gradient_steps=4,
-    buffer_size=100_000,
-    prioritized_replay_alpha=.6,
-    prioritized_replay_beta="linear(0.4, 1, 300000)",
-    hidden=[256, 256],
-)
 QR_ACROBOT = dict(
     n_step=1,
     lr="linear(0.0006, 0, 100000)",
@@ -149,9 +140,8 @@ FAMILIES = {
         "qr-dqn-acrobot": Task(
             "Acrobot-v1", "qr_dqn", 100_000, -80, "rl-zoo3's QR-DQN: -69 within as many steps", QR_ACROBOT,
             note="a tenth of a step short; -81.5 with gamma 0.98 and a rate from 0.001, the rest by default"),
-        "dqn-lunar-lander": Task(
-            "LunarLander-v3", "dqn", 300_000, 250, "SLM-Lab's double DQN with priorities: 266 within as many steps",
-            DQN_LANDER, long=True),
+        "dqn-lunar-lander": tuned(
+            "LunarLander-v3", "dqn", 250, "SLM-Lab's double DQN with priorities: 266 within as many steps", long=True),
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 3, settings=MINATAR_DQN),
         "dqn-minatar-asterix": minatar("Asterix", "dqn", 300_000, 3, settings=MINATAR_DQN),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, settings=MINATAR_DQN),
