@@ -7,8 +7,6 @@ __all__ = ['MOST_READ', 'MOVING', 'ALL', 'spread_of', 'Story', 'named_now', 'Par
            'wide_first', 'PartMenu', 'PartsHistory']
 
 # %% ../../../nbs/8_lab/2_views/29_part_histories.ipynb #ebcc5cac
-from array import array
-
 import ipywidgets as widgets
 import numpy as np
 
@@ -40,7 +38,7 @@ class Story:
     wide = False    # more than one number each time
 
     def __init__(self):
-        self.numbers = array("d")   # updates, low, middle, high, and so on for the next point
+        self.points = np.empty((0, 4))      # updates, low, middle, high
         self.every = 1      # updates between two
         self.due = 0        # the next update that is read
 
@@ -48,17 +46,12 @@ class Story:
         "Read one update, if its turn has come"
         if at < self.due: return
         low, middle, high = spread_of(as_numpy(values).ravel().astype(float))
-        self.numbers.extend((at, low, middle, high))
+        self.points = np.vstack([self.points, (at, low, middle, high)])
         self.wide |= high > low
-        if len(self.numbers) == 4 * self.most:
-            self.numbers = array("d", self.points[1::2].ravel())
+        if len(self.points) == self.most:
+            self.points = self.points[1::2]
             self.every *= 2
         self.due = at + self.every
-
-    @property
-    def points(self):
-        "(n, 4) updates, low, middle, high"
-        return np.array(self.numbers).reshape(-1, 4)
 
 # %% ../../../nbs/8_lab/2_views/29_part_histories.ipynb #637438e8
 def named_now(learner):
