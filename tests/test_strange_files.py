@@ -296,7 +296,14 @@ def test_words_that_no_parser_takes(here, capsys):
     assert main(words) == 2 and capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP])
+def sign(request):
+    "A signal that is heard, though nohup may have started the tests"
+    before = signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 def test_a_terminal_that_is_closed_costs_nothing(here, sign):
     def closed(trainer, event):
         if trainer.steps == 30 and event.kind == "collect":
