@@ -151,18 +151,22 @@ def check_alike_long(sizes):
         raise ValueError(f"observation whose parts have so many rows: {sizes}; expected as many in each")
 
 # %% ../../nbs/6_training/60_actor.ipynb #99837ddb
+def batch_of_parts(obs, parts): # {name: space}
+    "(Batch of arrays (B, ...), True if it was one observation); `as_batch` for one in parts"
+    if not isinstance(obs, (dict, tuple)):
+        raise ValueError(f"observation {obs!r}: expected parts {sorted(parts)}")
+    obs = obs if isinstance(obs, dict) else {str(i): part for i, part in enumerate(obs)}
+    if obs.keys() != parts.keys():
+        raise ValueError(f"observation with parts {sorted(obs)}, expected {sorted(parts)}")
+    made = {name: as_batch(obs[name], part) for name, part in parts.items()}
+    check_alike_long({name: len(rows) for name, (rows, _) in made.items()})
+    return Batch({name: rows for name, (rows, _) in made.items()}), all(single for _, single in made.values())
+
+# %% ../../nbs/6_training/60_actor.ipynb #d0de4674
 def as_batch(obs, space):
     "(arrays (B, ...) of one observation or of a batch, True if it was one); ValueError where the shape is neither"
     parts = parts_of(space)
-    if parts is not None:
-        if not isinstance(obs, (dict, tuple)):
-            raise ValueError(f"observation {obs!r}: expected parts {sorted(parts)}")
-        obs = obs if isinstance(obs, dict) else {str(i): part for i, part in enumerate(obs)}
-        if obs.keys() != parts.keys():
-            raise ValueError(f"observation with parts {sorted(obs)}, expected {sorted(parts)}")
-        made = {name: as_batch(obs[name], part) for name, part in parts.items()}
-        check_alike_long({name: len(rows) for name, (rows, _) in made.items()})
-        return Batch({name: rows for name, (rows, _) in made.items()}), all(single for _, single in made.values())
+    if parts is not None: return batch_of_parts(obs, parts)
     obs = as_array(obs, space)
     lead = obs.ndim - len(space.shape)
     if lead not in (0, 1) or obs.shape[lead:] != space.shape:

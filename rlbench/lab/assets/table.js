@@ -1,4 +1,6 @@
 // Rows of a buffer, a page at a time. The kernel owns the rows: the page asks by `start`, `order` and `down`, and shows `rows`.
+// While a run moves, its pages come with the pictures, in one message for all, by keys (see pane.js).
+const places = (globalThis.rlbenchPanes ??= new Map());        // key -> the functions that show what came for it
 const tag = (name, parent, attributes = {}, words) => {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -48,19 +50,21 @@ class Table {
     return button;
   }
 
+  get(name) { return this.live?.[name] ?? this.model.get(name); }
+
   ask(changes) {
     this.model.set(changes);
     this.model.save_changes();
   }
 
   turn(pages) {
-    const size = this.model.get("size"), last = Math.max(0, this.model.get("total") - 1);
+    const size = this.model.get("size"), last = Math.max(0, this.get("total") - 1);
     const start = this.model.get("start") + pages * size;
     if (start >= 0 && start <= last) this.ask({ start });
   }
 
   draw() {
-    const get = (name) => this.model.get(name), [order, total, start, rows] = ["order", "total", "start", "rows"].map(get);
+    const get = (name) => this.get(name), [order, total, start, rows] = ["order", "total", "start", "rows"].map(get);
     const held = this.table.contains(document.activeElement) ? document.activeElement.dataset.at : undefined;
     for (const [name, button] of Object.entries(this.orders)) button.setAttribute("aria-pressed", name === order);
     if (this.filter) {
@@ -79,7 +83,7 @@ class Table {
   }
 
   drawHead(order, down) {                                      // built anew only where it reads otherwise
-    const columns = this.model.get("columns"), now = JSON.stringify([columns, order, down]);
+    const columns = this.get("columns"), now = JSON.stringify([columns, order, down]);
     if (now !== this.shown) {
       this.shown = now;
       this.table.replaceChildren();
@@ -88,7 +92,7 @@ class Table {
       columns.forEach((name, at) => this.head(line, name, order, down, `head ${at}`));
       this.body = tag("tbody", this.table);
     }
-    const ids = this.model.get("ids"), chosen = this.model.get("chosen");
+    const ids = this.get("ids"), chosen = this.model.get("chosen");
     if (this.all) this.all.checked = ids.length > 0 && ids.every((id) => chosen.includes(id));
   }
 
@@ -113,7 +117,7 @@ class Table {
     line.addEventListener("keydown", (event) => this.key(event, line, this.idAt(at), at));
   }
 
-  idAt(at) { return this.model.get("ids")[at]; }
+  idAt(at) { return this.get("ids")[at]; }
 
   fill(line, cells, at) {
     const id = this.idAt(at), places = [...line.children].slice(this.filter ? 1 : 0);
@@ -128,7 +132,7 @@ class Table {
 
   boxAll(line) {
     const box = this.all = tag("input", tag("th", line, { role: "columnheader", class: "rl-pick" }), { type: "checkbox", "data-at": "box all", "aria-label": "choose all rows of this page", title: "choose all rows of this page" });
-    box.addEventListener("change", () => this.choose(this.model.get("ids"), box.checked));
+    box.addEventListener("change", () => this.choose(this.get("ids"), box.checked));
   }
 
   box(line, at) {
@@ -141,7 +145,7 @@ class Table {
   }
 
   pick(at, more) {
-    const ids = this.model.get("ids"), from = more && this.anchor !== undefined ? this.anchor : at;
+    const ids = this.get("ids"), from = more && this.anchor !== undefined ? this.anchor : at;
     this.choose(ids.slice(Math.min(from, at), Math.max(from, at) + 1), !this.model.get("chosen").includes(ids[at]));
     this.anchor = at;
   }
@@ -167,9 +171,17 @@ function render({ model, el, signal }) {
   const table = new Table(model, el);
   let asked = false;
   const soon = () => { if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; table.draw(); }); } };
-  const names = ["rows", "total", "start", "order", "down", "selected", "chosen", "filter", "problem"].map((name) => `change:${name}`);
-  for (const name of names) model.on(name, soon);
-  signal.addEventListener("abort", () => { for (const name of names) model.off(name, soon); });
+  const key = model.get("key"), show = (page) => { table.live = page; soon(); };
+  const rest = () => show(null), told = (bundle) => { if (bundle[key]) show(bundle[key]); };
+  const names = ["start", "order", "down", "selected", "chosen", "filter", "problem"].map((name) => `change:${name}`);
+  const heard = [...names.map((name) => [name, soon]), ["change:rows", rest], ["change:ids", rest], ["change:total", rest], ["msg:custom", told]];
+  for (const [name, react] of heard) model.on(name, react);
+  places.set(key, (places.get(key) ?? new Set()).add(show));
+  signal.addEventListener("abort", () => {
+    for (const [name, react] of heard) model.off(name, react);
+    places.get(key)?.delete(show);
+    if (!places.get(key)?.size) places.delete(key);
+  });
   table.draw();
 }
 

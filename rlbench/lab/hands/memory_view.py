@@ -123,7 +123,7 @@ class Choosing(BufferView):
         held = f"{len(learner.memory):,}"
         if self.chosen: return f"{len(self.chosen):,} of {held} rows are chosen"
         if not self.filtered: return ""
-        return f"all {self.table.total:,} of {held} rows that the filter shows"
+        return f"all {self.table.page['total']:,} of {held} rows that the filter shows"
 
 # %% ../../../nbs/8_lab/4_hands/16_memory_view.ipynb #f69ca0e6
 class Ordering(Choosing):
@@ -170,8 +170,8 @@ class MemoryView(Ordering):
             uses.begin(trainer)
         super().begin(trainer)
 
-    def fill(self, trainer):
-        super().fill(trainer)
+    def fill(self, trainer, moving=False):
+        super().fill(trainer, moving)
         self.say(trainer)
 
     def say(self, trainer):

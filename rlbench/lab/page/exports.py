@@ -111,12 +111,13 @@ def figure_html(card, trainer):
 # %% ../../../nbs/8_lab/5_page/25_exports.ipynb #4c50a283
 def shown_tables(title, widget):
     "The rows that stand in tables on the page"
-    tables = [one for one in inside(widget) if isinstance(one, TransitionTable) and one.rows]
+    tables = [one for one in inside(widget) if isinstance(one, TransitionTable) and one.page["rows"]]
     parts = []
     for one in tables:
         order = one.orders.get(one.order, f"by {one.order}")
-        told = f"{title}: {len(one.rows)} of {one.total:,} rows, {order}"
-        parts.append(tag_html("h3", told) + table_html(one.columns, [("", row) for row in one.rows]))
+        columns, rows, _, total = one.page.values()
+        told = f"{title}: {len(rows)} of {total:,} rows, {order}"
+        parts.append(tag_html("h3", told) + table_html(columns, [("", row) for row in rows]))
     return "".join(parts)
 
 # %% ../../../nbs/8_lab/5_page/25_exports.ipynb #10e3aae3

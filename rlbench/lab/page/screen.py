@@ -12,9 +12,10 @@ from time import perf_counter, thread_time
 
 import ipywidgets as widgets
 
-from ..pictures.components import Pane, close_widgets, send_together, styled
+from ..pictures.components import Pane, TransitionTable, close_widgets, send_together, styled
 from ..pictures.drawing import compose
 from ..time.owner import Blank
+from ..views.views import EVENT_KINDS
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a20004
 def title_html(view):
@@ -80,7 +81,8 @@ class Card(Frame):
     @property
     def panes(self):
         "What may wait to be sent"
-        return [pane for pane in (self.view.image, self.words) if isinstance(pane, Pane)]
+        parts = self.view.image, self.words, self.view.table
+        return [part for part in parts if isinstance(part, (Pane, TransitionTable))]
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a2000c
 def tiles_of(cards):
@@ -89,6 +91,11 @@ def tiles_of(cards):
     return [(title, tile) for title, tile in found if tile is not None]
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a2000e
+def notes_of(cards, kind):
+    "The methods of views that are told of a kind of events"
+    return [card.view.note for card in cards if card.view.note and kind in card.view.hears]
+
+# %% ../../../nbs/8_lab/5_page/10_screen.ipynb #3e53c0ba
 class Board(Blank):
     "Cards, and which of them are shown"
     def __init__(self, cards):
@@ -97,7 +104,7 @@ class Board(Blank):
     def lay(self, cards):
         "These cards from now on"
         self.cards = cards
-        self.notes = [card.view.note for card in cards if card.view.note]
+        self.notes = {kind: notes_of(cards, kind) for kind in EVENT_KINDS}
 
     def close(self):
         "Take all cards from the page for good"
@@ -107,7 +114,7 @@ class Board(Blank):
         "A view has failed; a board with a place for such news says it there"
 
     def note(self, trainer, event):
-        for listen in self.notes: listen(trainer, event)
+        for listen in self.notes[event.kind]: listen(trainer, event)
 
     def on_page(self):
         "Those that a person sees, in their order"
@@ -125,6 +132,7 @@ class Board(Blank):
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a20010
 LONG_ROUND = .03   # seconds of a round
+WORDS_AFTER = .45        # seconds between the words of two moments, while moving
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #f83a9c02
 def whose_turn(cards, rate, now):
@@ -135,7 +143,7 @@ def whose_turn(cards, rate, now):
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #2b5e4645
 def next_turn(cards, rate, told_at):
     "perf_counter seconds at which the next card, or the words, may come"
-    return min([told_at, *(card.drawn_at for card in cards)]) + 1 / rate
+    return min([told_at + WORDS_AFTER, *(card.drawn_at + 1 / rate for card in cards)])
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a20013
 def cost_of(clock, processor):
@@ -152,7 +160,7 @@ def out_of_date(card, count, rate):
     return card.drawn != count and perf_counter() - card.drawn_at >= 1 / rate
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #fe8d9843
-RATE = 4.5      # pictures a second of one view, and words
+RATE = 4.5      # pictures a second of one view
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #e84de806
 class Screen(Board):
@@ -170,7 +178,7 @@ class Screen(Board):
             self.draw(card, owner, True)
             if owner.mail or perf_counter() - now > LONG_ROUND: break
         self.send()
-        if now - self.told_at >= 1 / self.rate - LONG_ROUND:
+        if now - self.told_at >= WORDS_AFTER - LONG_ROUND:
             self.tell(owner, True)
         end = perf_counter()
         pause = pause_after(cost_of(end - now, thread_time() - used), self.share)

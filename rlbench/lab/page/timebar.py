@@ -111,7 +111,7 @@ class TimeBar:
     def follow(self, owner):
         "Show where the run is; this is no order. A slider is dear to a page, so it moves twice a second while playing"
         now = perf_counter()
-        if owner.state == "playing" and now - self.followed_at < .5: return
+        if owner.state == "playing" and now - self.followed_at < .4: return
         self.followed_at = now
         timeline = owner.timeline
         self.following = True

@@ -228,7 +228,44 @@ class StateGrid(anywidget.AnyWidget):
         self.frame = grid_frame(self.places, values, q, best, at, limits, palette)
 
 # %% ../../../nbs/8_lab/1_pictures/15_components.ipynb #9ec7f19f
-class TransitionTable(anywidget.AnyWidget):
+class PageOfRows(anywidget.AnyWidget):
+    "A page of rows, as the kernel answers"
+    columns = List().tag(sync=True)             # heads
+    rows = List().tag(sync=True)                # lists of texts
+    ids = List().tag(sync=True)                 # names of the rows
+    total = Int(0).tag(sync=True)               # rows there are in all
+
+    key = Unicode("").tag(sync=True)
+    waiting = None      # a page to be sent with others
+    sent = None         # the last that went so
+
+    def __init__(self, **settings):
+        super().__init__(key=uuid4().hex, **settings)
+
+    @property
+    def kept(self):
+        "The page for whoever comes to see it later"
+        return dict(columns=self.columns, rows=self.rows, ids=self.ids, total=self.total)
+
+    @property
+    def page(self):
+        "What is shown: columns, rows, ids, total"
+        return self.waiting or self.sent or self.kept
+
+    def show(self, columns, rows, ids, total, moving=False):
+        "Answer with a page of texts; `ids` name the rows; while `moving` it waits for `send_together`"
+        page = dict(columns=list(columns), rows=rows, ids=[int(id) for id in ids], total=int(total))
+        if moving:
+            self.waiting = page
+            return
+        if page == self.kept and self.sent not in (None, page):
+            self.send({self.key: page})         # the traits do not change
+        self.waiting = self.sent = None
+        with self.hold_sync():                  # one message, not four
+            for name, part in page.items(): setattr(self, name, part)
+
+# %% ../../../nbs/8_lab/1_pictures/15_components.ipynb #c0f66e93
+class TransitionTable(PageOfRows):
     "Pages of rows to sort, to open, and to choose from"
     _esm = read_asset("table.js")
     label = Unicode("transitions").tag(sync=True)
@@ -244,11 +281,6 @@ class TransitionTable(anywidget.AnyWidget):
     filter = Unicode("").tag(sync=True)         # asked by the page: what holds for the rows that are shown
     chosen = List().tag(sync=True)              # ids of the rows that are chosen
     problem = Unicode("").tag(sync=True)        # what is wrong with the filter
-
-    columns = List().tag(sync=True)             # answered by the kernel: heads
-    rows = List().tag(sync=True)                # lists of texts
-    ids = List().tag(sync=True)                 # names of the rows
-    total = Int(0).tag(sync=True)               # rows there are in all
 
     selected = Int(-1).tag(sync=True)           # id of the row that was opened
     opened = Int(0).tag(sync=True)              # counts how often one was
@@ -269,11 +301,3 @@ class TransitionTable(anywidget.AnyWidget):
         "None is open"
         self.selected = -1
         self.opened = 0
-
-    def show(self, columns, rows, ids, total):
-        "Answer with a page of texts; `ids` name the rows"
-        with self.hold_sync():                  # one message, not four
-            self.columns = list(columns)
-            self.total = int(total)
-            self.ids = [int(id) for id in ids]
-            self.rows = rows

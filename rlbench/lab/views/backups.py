@@ -206,6 +206,7 @@ class Earlier:
 class BackupView(View):
     "What the last update was made of"
     name = "backup"
+    hears = ("learn",)
     title = "Backup diagram"
     help = ("the last update, its first row: on top what was corrected, before → after it; below what it was corrected "
             "with, by the values before it. Open circle: a state; full: an action; square: the end; "

@@ -285,6 +285,7 @@ def bandit_words(totals, share, best, envs): # as a PullTally has them, (n,), a 
 class BanditView(View):
     "What it cost to find the best arm, and what is thought of all of them"
     name = "bandit"
+    hears = ("collect",)
     title = "Regret, and what is thought of the arms"
     help = ("left: the regret so far, what the best arm would have paid more, on average over the environments; "
             "middle: how often the best arm was pulled lately; right: bars: the true mean of each arm, green: the "

@@ -199,6 +199,7 @@ def panel_box(i, n):
 class DensityView(View):
     "How likely which action is, here and now"
     name = "density"
+    hears = ("collect",)
     title = "Density of the action"
     help = ("how likely each number of the action is at the present observation; blue: the mode, which greedy play "
             "takes; orange: the action that was taken last, one step before; thin lines: the bounds, to which an "

@@ -262,7 +262,7 @@ class BufferView(View):
     def only(self, learner):
         "Numbers (n,) of the rows that are shown; None: all"
 
-    def fill(self, trainer):
+    def fill(self, trainer, moving=False):
         "Answer the table's request for a page"
         table = self.table
         learner = trainer.learners[self.who]
@@ -271,12 +271,12 @@ class BufferView(View):
         if table.start >= max(1, total):
             table.start = 0                               # asks again
             return
-        table.show(*table_of(trainer, self.who, rows), rows, total)
+        table.show(*table_of(trainer, self.who, rows), rows, total, moving)
         self.said = held_text(learner.memory)
 
     def draw(self, trainer, moving):
         follows_time = self.table.order in ("newest", "last")
-        if follows_time or not moving: self.fill(trainer)
+        if follows_time or not moving: self.fill(trainer, moving)
 
     def wanted(self, row):
         "A click on a row: it is opened when there is time"

@@ -23,9 +23,10 @@ from .views import View
 MOST_READ = 1000  # numbers of a tensor that are looked at
 
 # %% ../../../nbs/8_lab/2_views/29_part_histories.ipynb #8229a4e8
-def spread_of(values): # (n,)
+def spread_of(values): # a tensor, an array or a number
     "What a tenth lies below, the middle, and what a tenth lies above; of what is finite, nan where nothing is"
-    some = values[::-(-len(values) // MOST_READ) or 1]
+    flat = as_numpy(values).ravel().astype(float)
+    some = flat[::-(-len(flat) // MOST_READ) or 1]
     known = np.sort(some[np.isfinite(some)])
     if not len(known): return np.nan, np.nan, np.nan
     last = len(known) - 1
@@ -34,7 +35,7 @@ def spread_of(values): # (n,)
 # %% ../../../nbs/8_lab/2_views/29_part_histories.ipynb #403a56d0
 class Story:
     "The band of one number over updates, thinned"
-    most = 200      # points, then every second one is dropped
+    most = 120      # points, then every second one is dropped
     wide = False    # more than one number each time
 
     def __init__(self):
@@ -45,7 +46,7 @@ class Story:
     def note(self, at, values): # updates so far, a tensor
         "Read one update, if its turn has come"
         if at < self.due: return
-        low, middle, high = spread_of(as_numpy(values).ravel().astype(float))
+        low, middle, high = spread_of(values)
         self.points = np.vstack([self.points, (at, low, middle, high)])
         self.wide |= high > low
         if len(self.points) == self.most:
@@ -91,6 +92,13 @@ class PartStories(dict):
         first = points[0, 0]
         past = [(at, mean, mean, mean) for at, mean in self.before.get(name, ()) if at < first]
         return np.array(past + points.tolist()) if past else points
+
+# %% ../../../nbs/8_lab/2_views/29_part_histories.ipynb #632f0f44
+def up_to_now(rows, name, learner): # (n, 4)
+    "The same, and behind it the last update of a learner, where that named it"
+    part = dict(named_now(learner)).get(name) if learner.last else None
+    if part is None or rows[-1, 0] == learner.updates: return rows
+    return np.vstack([rows, (learner.updates, *spread_of(part))])
 
 # %% ../../../nbs/8_lab/2_views/29_part_histories.ipynb #6b5ce401
 def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pixels; (n, 4); (from, to)
@@ -153,6 +161,7 @@ class PartMenu:
 class PartsHistory(View):
     "What updates named, over updates"
     name = "parts"
+    hears = ("learn",)
     title = "History of every named part"
     needs = "update"
     help = ("everything that the losses name, over updates: the line is the middle of the rows of a minibatch, the "
@@ -186,7 +195,8 @@ class PartsHistory(View):
         if not self.stories:
             return self.blank("no update yet", moving)
         if not moving: self.menu.offer(list(self.stories))
-        told = {name: self.stories.told(name) for name in self.menu.chosen(self.stories)}
+        learner = trainer.learners[self.who]
+        told = {name: up_to_now(self.stories.told(name), name, learner) for name in self.menu.chosen(self.stories)}
         sheet = Sheet()
         for i, (name, rows) in enumerate(told.items()):
             ends = float(np.nanmin(rows[:, 1])), float(np.nanmax(rows[:, 3]))
@@ -196,4 +206,4 @@ class PartsHistory(View):
         self.show(sheet, moving)
         now = ", ".join(f"{name} {rows[-1, 2]:.3g}" for name, rows in told.items())
         since = min(int(rows[0, 0]) for rows in told.values())
-        self.said = f"updates {since:,} to {trainer.learners[self.who].updates:,}: {now}"
+        self.said = f"updates {since:,} to {learner.updates:,}: {now}"

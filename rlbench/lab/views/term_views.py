@@ -79,6 +79,7 @@ def draw_names(sheet, names):
 class TermsView(View):
     "Terms of the reward, over training and in the present episode"
     name = "terms"
+    hears = ("collect",)
     title = "Terms of the reward"
     help = ("left: what each term came to in an episode, the mean of the last 100, over training; right: the steps of "
             "the first environment's present episode")

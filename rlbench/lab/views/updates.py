@@ -296,7 +296,7 @@ class TargetsView(View):
         self.table.close_row()
         self.fill(trainer)
 
-    def fill(self, trainer):
+    def fill(self, trainer, moving=False):
         "Answer the table's request for a page"
         learner = trainer.learners[self.who]
         self.last = learner.last
@@ -309,7 +309,7 @@ class TargetsView(View):
         page = rows[table.start:table.start + table.size]
         space = trainer.env.behaviours[self.who].action_space
         lines = [cells_of_update(self.last, self.terms, i, trainer.env, space) for i in page]
-        table.show(["obs", "act", *TERMS], lines, page, len(rows))
+        table.show(["obs", "act", *TERMS], lines, page, len(rows), moving)
         without = "no update yet" if self.last is None else "the targets of this update have no terms"
         self.said = sum_text(self.terms, page[0]) if len(page) else without
 
@@ -321,7 +321,7 @@ class TargetsView(View):
         "Say what a row's target was made of"
         self.said = sum_text(self.terms, row)
 
-    def draw(self, trainer, moving): self.fill(trainer)
+    def draw(self, trainer, moving): self.fill(trainer, moving)
 
     def tile(self):
         if not self.terms: return None

@@ -537,6 +537,7 @@ class ValueTrace(View):
     "V or max Q of the states of the present episode"
     name = "values"
     title = "Value along the episode"
+    hears = ("collect",)
     help = "V, or the best action's Q, of every state since the episode began (the last 300)"
     longest = 300
 

@@ -31,11 +31,15 @@ def sheet_with(pixels):
     return sheet
 
 # %% ../../../nbs/8_lab/2_views/10_views.ipynb #a801a0d9
+EVENT_KINDS = "collect", "process", "learn"       # of events
+
+# %% ../../../nbs/8_lab/2_views/10_views.ipynb #52d0bb56
 class Awaited:
     "What a view waits for, listens to and makes needless"
     needs = ""      # what must be there before there is anything to see: update or memory
     instead = ()    # names of cards that are not needed beside this one
     note = None     # method (trainer, event) of views that remember
+    hears = EVENT_KINDS   # of what events it is told
     begin = None    # method (trainer) of views that can go on with another run of the same kind
     order = None    # order(who, verb, which, **how) operates on a memory: the workbench puts its own here
 
@@ -55,6 +59,7 @@ class View(Awaited):
     shared = False  # True: shows what is the same for all behaviours, so one is enough
     said = ""       # what is shown, in words
     put = None      # put(obs), set by the workbench: an episode of the first environment begins there
+    table = None        # the TransitionTable in it
     transition = None   # the TransitionView in it
 
     def __init__(self, trainer, who):
@@ -275,6 +280,7 @@ class LearningCurve(View):
     name = "curve"
     title = "Learning curve"
     help = "one dot for each episode, the line is the mean of the last 100"
+    hears = ("collect",)
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
