@@ -124,6 +124,26 @@ def test_a_buffer_row_opens_its_transition(lab):
     shot(page, "cartpole-dqn-light")
 
 
+NEWEST = SECOND.replace("[1]", "[0]")
+FURTHER = "than => Number(document.querySelector('.rl-buffer-table tbody tr').dataset.id) > than"
+
+
+def test_a_table_follows_a_run_that_plays(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40"))
+    page.locator(".rl-play").click()
+    first = page.locator(".rl-buffer-table tbody tr").first
+    first.wait_for()
+    for _ in range(3):                                 # it goes with the pictures
+        page.wait_for_function(FURTHER, arg=int(first.get_attribute("data-id")))
+    page.locator(".rl-pause").click()
+    page.locator(".rl-status", has_text="Paused").wait_for()
+    newest = lab.ask(NEWEST)
+    page.locator(f".rl-buffer-table tbody tr:first-child[data-id='{newest}']").wait_for()
+    page.locator(".rl-buffer-table .rl-order-random").click()          # and what is asked for comes at rest
+    page.locator(".rl-order-random[aria-pressed=true]").wait_for()
+    page.wait_for_function("id => document.querySelector('.rl-buffer-table tbody tr').dataset.id !== id", arg=newest)
+
+
 BROKEN = """def broken(trainer, event):
     if trainer.steps > 20: raise RuntimeError('the sensor is unplugged, and so is ' + 'x' * 400)
 wb.trainer.watchers.append(broken)"""
