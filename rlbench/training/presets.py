@@ -90,6 +90,8 @@ WALKS = dict(
 IN_MUJOCO = {
     ("Hopper-v5", "ppo"): Preset("ppo-hopper", 999_424, WALKS),
     ("HalfCheetah-v5", "ppo"): Preset("ppo-half-cheetah", 999_424, WALKS),
+    ("InvertedDoublePendulum-v5", "sac"): Preset("sac-double-pendulum", 100_000, dict(
+        batch_size=128, lr="linear(0.001, 0, 100000)", critic_lr="linear(0.001, 0, 100000)", hidden=[64, 64])),
     ("HalfCheetah-v5", "td3"): Preset("td3-half-cheetah", 100_000, dict(learning_starts=10_000)),
     ("Walker2d-v5", "ppo"): Preset("ppo-walker2d", 999_424, WALKS),
     ("InvertedPendulum-v5", "td3"): Preset("td3-inverted-pendulum", 50_000, dict(hidden=[64, 64])),
