@@ -211,9 +211,8 @@ FAMILIES = {
             "Pendulum-v1", "sac", 3_000, -170, "Stable-Baselines3's SAC, within 20,000 steps",
             dict(dropout=.01, critic_norm="layer", gradient_steps=5, policy_delay=5, tau=.01, batch_size=128,
                  hidden=[64, 64])),
-        "crossq-lunar-lander": Task(
-            "LunarLanderContinuous-v3", "crossq", 300_000, 260, "SLM-Lab's CrossQ: 269 within as many steps",
-            dict(hidden=[64, 64], critic_hidden=[128, 128], train_freq=4), long=True),
+        "crossq-lunar-lander": tuned(
+            "LunarLanderContinuous-v3", "crossq", 260, "SLM-Lab's CrossQ: 269 within as many steps", long=True),
         "td3-inverted-pendulum": tuned("InvertedPendulum-v5", "td3", 1000, "the authors' curve, v1", long=True),
         "td3-double-pendulum": Task(
             "InvertedDoublePendulum-v5", "td3", 100_000, 9300, "9320 by the authors' code",

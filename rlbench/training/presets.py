@@ -68,6 +68,8 @@ FROM_MEMORY = {
         exploration="ou", ou_theta=.02, exploration_noise=.2, hidden=[64, 64], batch_size=128, train_freq=2)),
     ("Pendulum-v1", "ddpg"): Preset("ddpg-pendulum", 20_000, dict(gamma=.98)),
     ("Pendulum-v1", "tqc"): Preset("tqc-pendulum", 20_000, dict(lr=1e-3)),
+    ("LunarLanderContinuous-v3", "crossq"): Preset("crossq-lunar-lander", 300_000, dict(
+        hidden=[64, 64], critic_hidden=[128, 128], train_freq=4)),
     ("CartPole-v1", "sac"): Preset("sac-cartpole", 50_000, dict(
         lr=1e-3, tau=.05, target_entropy_scale=.3, batch_size=64, hidden=[64, 64])),
     ("rlbench/SideAndForce-v0", "sac"): Preset("sac-hybrid", 3_000, dict(
