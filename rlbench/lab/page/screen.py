@@ -131,8 +131,8 @@ class Board(Blank):
         card.drawn_at = perf_counter()
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a20010
-LONG_ROUND = .03   # seconds of a round
-WORDS_AFTER = .45        # seconds between the words of two moments, while moving
+LONG_ROUND = .03    # seconds of a round
+WORDS_AFTER = .45   # seconds between the words of two moments, while moving
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #f83a9c02
 def whose_turn(cards, rate, now):

@@ -39,7 +39,7 @@ class Awaited:
     needs = ""      # what must be there before there is anything to see: update or memory
     instead = ()    # names of cards that are not needed beside this one
     note = None     # method (trainer, event) of views that remember
-    hears = EVENT_KINDS   # of what events it is told
+    hears = EVENT_KINDS     # of what events it is told
     begin = None    # method (trainer) of views that can go on with another run of the same kind
     order = None    # order(who, verb, which, **how) operates on a memory: the workbench puts its own here
 
