@@ -152,7 +152,8 @@ def is_finite_step(row):
     rew = row["rew"]
     obs = row["next_obs"]
     if type(obs) is np.ndarray and obs.dtype.kind == "f":
-        if isfinite(np.vdot(rew, rew) + np.vdot(obs, obs)): return True
+        flat = obs.ravel()
+        if isfinite(rew.dot(rew) + flat.dot(flat)): return True
     return all_finite(rew) and all_finite(obs)
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c37ce5dc
