@@ -13,7 +13,7 @@ from rlbench.core.state import same
 from rlbench.envs.env import EnvProblem
 from rlbench.lab.time.accounts import explain_next, explain_update
 from rlbench.lab.views.backups import draw_tree, trimmed
-from rlbench.lab.pictures.components import as_page
+from rlbench.lab.pictures.components import as_page, is_revealed
 from rlbench.lab.pictures.drawing import Sheet
 from rlbench.lab.time.timeline import Timeline
 from rlbench.training.trainer import Trainer
@@ -249,7 +249,7 @@ def test_the_workbench_explains_the_last_update_and_any_before_it():
     panel = wb.page.account
     panel.look.click()
     assert same(wb.trainer.snapshot(), held) and wb.player.timeline.at == event
-    assert panel.account.number == 20 and panel.widget.layout.display is None
+    assert panel.account.number == 20 and is_revealed(panel.widget)
     as_page(panel.table, order="moved", down=False)
     assert panel.table.ids[0] == np.nanargmin(panel.account.rows.moved)
     as_page(panel.table, start=8)

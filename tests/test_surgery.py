@@ -15,7 +15,7 @@ from rlbench.buffers.sequences import SequenceSampler
 from rlbench.buffers.surgery import copy_rows, cut_rows, put_rows
 from rlbench.core.batch import Batch, each
 from rlbench.core.state import FileProblem, same
-from rlbench.lab.pictures.components import as_page
+from rlbench.lab.pictures.components import as_page, is_revealed
 from rlbench.lab.hands.next_draws import drawn_now
 from rlbench.lab.hands.uses import uses_of
 from rlbench.lab.page.workbench import Workbench
@@ -402,20 +402,20 @@ def test_the_bar_is_there_when_rows_are_meant_and_operates_on_them():
     wb = lake()
     wb.step("step", 100)
     view = next(card.view for card in wb.page.cards if card.view.name == "buffer")
-    assert view.bar.widget.layout.display == "none"
+    assert not is_revealed(view.bar.widget)
     as_page(view.table, filter="age < 10")
-    assert view.table.total == 10 and view.bar.widget.layout.display == ""
+    assert view.table.total == 10 and is_revealed(view.bar.widget)
     as_page(view.table, chosen=view.table.ids[:3])
     view.do("delete")
     assert len(wb.trainer.learner.memory) == 97 and view.table.chosen == []
-    assert "3 rows deleted" in view.change.words.value and view.change.widget.layout.display == ""
+    assert "3 rows deleted" in view.change.words.value and is_revealed(view.change.widget)
     as_page(view.table, filter="nonsense > 1")
     assert "unknown name 'nonsense'" in view.table.problem
     as_page(view.table, filter="age < 2")
     view.do("duplicate", times=0)
     assert "copies of a row = 0" in wb.page.complaint.widget.value
     wb.rewind("step", -1)
-    assert view.change.widget.layout.display == "none" and len(wb.trainer.learner.memory) == 99
+    assert not is_revealed(view.change.widget) and len(wb.trainer.learner.memory) == 99
     view.wanted(5)
     assert "why is it drawn?" in view.why.value
     wb.close()

@@ -9,9 +9,9 @@ __all__ = ['tool_group', 'SurgeryBar', 'ChangeBox', 'Choosing', 'Ordering', 'Mem
 import html
 from functools import partial
 
-import ipywidgets as widgets
 
-from ..pictures.components import Pane, button, styled
+from ..pictures import widgets
+from ..pictures.components import Pane, button, reveal, styled
 from .filters import rows_where
 from ..views.inspect import BufferView, facts_html
 from .operations import export_rows
@@ -57,8 +57,8 @@ class SurgeryBar:
     def say(self, words, urgent=False):
         "Which rows are meant, in words; without words there is no bar. `urgent`: they have priorities"
         self.words.value = html.escape(words)
-        self.widget.layout.display = "" if words else "none"
-        self.urgency.layout.display = "" if urgent else "none"
+        reveal(self.widget, words)
+        reveal(self.urgency, urgent)
 
 # %% ../../../nbs/8_lab/4_hands/16_memory_view.ipynb #a2580a8b
 class ChangeBox:
@@ -67,14 +67,14 @@ class ChangeBox:
     def __init__(self):
         self.words = styled(widgets.HTML(""), "rl-text")
         self.image = styled(Pane(), "rl-image-change")
-        self.widget = styled(widgets.VBox([self.words, self.image], layout=dict(display="none")), "rl-change")
+        self.widget = reveal(styled(widgets.VBox([self.words, self.image]), "rl-change"), False)
         self.shown = None
 
     def show(self, change): # a DrawChange, or None
         "Show it, once"
         if self.shown is change: return
         self.shown = change
-        self.widget.layout.display = "" if change else "none"
+        reveal(self.widget, change)
         if not change: return
         undone = " Dashed: before. Going back along the time bar undoes it."
         self.words.value = html.escape(change.text + undone)

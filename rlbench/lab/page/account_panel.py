@@ -8,11 +8,11 @@ __all__ = ['ExplainPanel']
 # %% ../../../nbs/8_lab/5_page/23_account_panel.ipynb #2f2a0787
 import html
 
-import ipywidgets as widgets
 
+from ..pictures import widgets
 from ..time.accounts import explain_update, in_order
 from ..views.backups import draw_tree, trimmed
-from ..pictures.components import Pane, TransitionTable, button, styled
+from ..pictures.components import Pane, TransitionTable, button, reveal, styled
 from .fields import caption_html, outcome_html, panel
 from ..pictures.scene import Sheet
 
@@ -44,17 +44,17 @@ class ExplainPanel:
         table = TransitionTable(orders=dict(drawn="as drawn"), order="drawn", label="rows of the update")
         self.table = styled(table, "rl-account-table")
         self.line = styled(widgets.HTML(""), "rl-text")
-        self.picture = Pane(layout=dict(display="none"))
+        self.picture = reveal(Pane(), False)
         self.table.on_ask(self.fill)
         self.table.on_open(self.open)
         inside = self.said, self.table, self.line, self.picture
         self.widget = panel("The last update, row by row", "rl-account", *inside)
-        self.widget.layout.display = "none"               # until somebody asks
+        reveal(self.widget, False)               # until somebody asks
 
     def explain(self):
         "Explain the last update, and show it -> a future of the Account"
         self.said.value = caption_html("looking …")
-        self.widget.layout.display = None
+        reveal(self.widget)
         who = self.shown()
         asked = self.player.look(lambda trainer: explain_update(self.player.timeline, who=who))
         asked.add_done_callback(self.tell)
@@ -66,7 +66,7 @@ class ExplainPanel:
         self.said.value = outcome_html(asked, repr(self.account))
         self.table.close_row()
         self.line.value = ""
-        self.picture.layout.display = "none"
+        reveal(self.picture, False)
         self.table.start = 0
         self.fill()
 
@@ -79,4 +79,4 @@ class ExplainPanel:
         "A row in one line, and its diagram"
         self.line.value = html.escape(self.account.line(row))
         self.picture.show(tree_sheet(self.account.diagram(row)).svg)
-        self.picture.layout.display = None
+        reveal(self.picture)

@@ -12,6 +12,7 @@ import anywidget
 from traitlets import Bool, Dict, List, Unicode
 
 from ..pictures.components import read_asset
+from ..pictures.widgets import Sharing
 from .looks import BARE, in_place, is_wanted
 
 # %% ../../../nbs/8_lab/5_page/12_board.ipynb #c06ba947
@@ -33,7 +34,7 @@ def this_notebook():
     return os.environ.get("JPY_SESSION_NAME", "")
 
 # %% ../../../nbs/8_lab/5_page/12_board.ipynb #ff5362e6
-class CardBoard(anywidget.AnyWidget):
+class CardBoard(Sharing, anywidget.AnyWidget):
     "The place of the cards around it on the page"
     _esm = read_asset("layout.js")
     plan = Dict().tag(sync=True)            # the present layout; set from both sides

@@ -10,12 +10,12 @@ import html
 import io
 from functools import partial
 
-import ipywidgets as widgets
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from ..pictures.components import button, close_widgets, styled
+from ..pictures import widgets
+from ..pictures.components import button, close_widgets, reveal, styled
 from .controls import captioned
 from ..pictures.drawing import BLUE, ORANGE
 from .fields import caption_html, outcome_html, panel
@@ -110,12 +110,12 @@ class DoctorPanel:
         self.said = styled(widgets.HTML(""), "rl-doctor-said")
         self.list = styled(widgets.VBox(), "rl-findings")
         self.widget = panel("Why does it not learn?", "rl-doctor", self.said, self.list)
-        self.widget.layout.display = "none"               # until somebody asks
+        reveal(self.widget, False)               # until somebody asks
 
     def examine(self, **how):
         "Look for what may be wrong, and show it -> a future of the Diagnosis"
         self.said.value = caption_html("looking …")
-        self.widget.layout.display = None
+        reveal(self.widget)
         who = self.shown()
         asked = self.player.look(lambda trainer: trainer.diagnose(who, **how))
         asked.add_done_callback(self.tell)

@@ -13,9 +13,9 @@ from functools import partial
 from numbers import Integral
 from time import perf_counter
 
-import ipywidgets as widgets
 
-from ..pictures.components import button, mark, number_button, styled
+from ..pictures import widgets
+from ..pictures.components import button, mark, number_button, reveal, styled
 
 # %% ../../../nbs/8_lab/5_page/13_controls.ipynb #abd978b3
 def count_text(x):
@@ -223,7 +223,7 @@ class Controls:
 class Clock:
     "Calls a player some times a second, from the page, while it plays"
     def __init__(self, player):
-        self.widget = widgets.Play(interval=20, max=2**31 - 1, layout=dict(display="none"))
+        self.widget = reveal(widgets.Play(interval=20, max=2**31 - 1), False)
         self.widget.observe(lambda change: player.tick(), "value")
 
     def follow(self, owner):

@@ -6,9 +6,8 @@
 __all__ = ['name_in_run', 'told_now', 'MeaningPanel', 'judged_words', 'judged_here', 'JudgePanel']
 
 # %% ../../../nbs/8_lab/5_page/22_explainer.ipynb #0b716a43
-import ipywidgets as widgets
-
-from ..pictures.components import button, styled
+from ..pictures import widgets
+from ..pictures.components import button, reveal, styled
 from ..views.evaluations import judged
 from .fields import caption_html, outcome_html, panel
 from ..time.owner import asked_of
@@ -45,7 +44,7 @@ class MeaningPanel:
 
     def close(self):
         "Put it away"
-        self.widget.layout.display = "none"
+        reveal(self.widget, False)
 
     def ask(self, name):
         "Show what a name means -> a future of the answer"
@@ -63,7 +62,7 @@ class MeaningPanel:
 
     def tell(self, asked):
         "Show an answer, or why there is none"
-        self.widget.layout.display = None
+        reveal(self.widget)
         found, now = (None, "") if asked.exception() else asked.result()
         self.now.value = outcome_html(asked, now)
         self.said.value = "" if found is None else found._repr_html_()

@@ -19,7 +19,7 @@ from ...core.settings import plain
 from ...core.state import write_text
 from .clinic import finding_html, found_words, numbers_behind
 from ..time.compare import settings_apart
-from ..pictures.components import TransitionTable, read_asset
+from ..pictures.components import TransitionTable, is_revealed, read_asset
 from .controls import counters, summary
 from ..pictures.drawing import small_png
 from ..time.histories import checked_name, write_script
@@ -125,7 +125,7 @@ def opened_part(view):
     "The transition that is opened in a view, with its pictures; nothing where none is"
     opened = view.transition
     if opened is None or opened.row is None: return ""
-    seen = [box.children for box in opened.boxes if box.layout.display != "none"]
+    seen = [box.children for box in opened.boxes if is_revealed(box)]
     pictures = [f"<figure>{caption.value}{frame.html}</figure>" for caption, frame in seen]
     head = tag_html("h3", f"{view.title}: row {opened.row}")
     return f"{head}<div class='opened'>{opened.words.value}{''.join(pictures)}</div>"

@@ -8,11 +8,11 @@ __all__ = ['Field', 'panel', 'SettingsPanel', 'FilesPanel']
 # %% ../../../nbs/8_lab/5_page/14_fields.ipynb #f2aef6fb
 import html
 
-import ipywidgets as widgets
 
 from ...core.schedules import Schedule
 from ...core.settings import fields_of, parse_value, plain
-from ..pictures.components import button, close_widgets, styled
+from ..pictures import widgets
+from ..pictures.components import button, close_widgets, reveal, styled
 from .controls import captioned
 from ..time.owner import asked_of
 
@@ -40,13 +40,13 @@ def input_for(setting, value):
 # %% ../../../nbs/8_lab/5_page/14_fields.ipynb #2a4a43ce
 def hidden_line(name):
     "A line of words that is not there until it says something"
-    return styled(widgets.HTML("", layout=dict(display="none")), name)
+    return reveal(styled(widgets.HTML(""), name), False)
 
 # %% ../../../nbs/8_lab/5_page/14_fields.ipynb #e93c1879
 def say(line, words):
     "Show words in a line; without words it is hidden"
     line.value = html.escape(words)
-    line.layout.display = "" if words else "none"
+    reveal(line, words)
 
 # %% ../../../nbs/8_lab/5_page/14_fields.ipynb #b7a01eb3
 class Field:

@@ -11,13 +11,13 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-import ipywidgets as widgets
 
 from ...core.batch import TextTable
 from ...core.state import FileProblem, reading
 from ...core.stats import timers_json
 from ...core.words import unknown
-from ..pictures.components import button, styled
+from ..pictures import widgets
+from ..pictures.components import button, reveal, styled
 from .fields import caption_html, panel
 
 # %% ../../../nbs/8_lab/5_page/24_flame.ipynb #8db72bf2
@@ -233,11 +233,11 @@ class TimePanel:
         self.said = styled(widgets.HTML(""), "rl-flame-said")
         self.away = button("close", "time-close", "take the picture away", self.close)
         self.widget = panel("Where the time goes", "rl-time", self.said, self.away)
-        self.widget.layout.display = "none"
+        reveal(self.widget, False)
 
     def ask(self):
         "Show the times of this moment -> a future of the Flame"
-        self.widget.layout.display = None
+        reveal(self.widget)
         asked = self.player.look(lambda trainer: Flame(time_tree(trainer.timers), f"{trainer.steps:,} steps"))
         asked.add_done_callback(self.tell)
         return asked
@@ -249,4 +249,4 @@ class TimePanel:
     def close(self):
         "Take the picture away"
         self.said.value = ""
-        self.widget.layout.display = "none"
+        reveal(self.widget, False)

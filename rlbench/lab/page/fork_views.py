@@ -11,13 +11,13 @@ import html
 import re
 from functools import partial
 
-import ipywidgets as widgets
 import numpy as np
 
 from ...core.settings import parse_value
+from ..pictures import widgets
 from ..pictures.colours import run_tone
 from ..time.compare import choices_differ, settings_apart, values_apart, weights_apart
-from ..pictures.components import StateGrid, button, close_widgets, styled
+from ..pictures.components import StateGrid, button, close_widgets, reveal, styled
 from .controls import captioned
 from ..pictures.drawing import DIVERGING, colour, draw_horizontal_bars, short
 from .fields import panel
@@ -221,7 +221,7 @@ class ForksPanel:
         self.said = styled(widgets.HTML(""), "rl-fork-said")
         self.list = styled(widgets.VBox(), "rl-forks")
         self.widget = panel("Runs side by side", "rl-forks-panel", self.list, self.said)
-        self.widget.layout.display = "none"
+        reveal(self.widget, False)
 
     def make(self):
         "Fork, with what is typed"
@@ -237,7 +237,7 @@ class ForksPanel:
     def follow(self, owner):
         "Show the runs"
         forks = owner.forks
-        self.widget.layout.display = None if forks.others else "none"
+        reveal(self.widget, forks.others)
         now = [*forks.known], forks.here
         if now != self.shown:
             before = self.list.children

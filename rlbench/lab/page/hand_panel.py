@@ -9,11 +9,11 @@ __all__ = ['TOWARDS', 'ARROW_SIGNS', 'BARRED', 'MOST_BUTTONS', 'RECORD_TIPS', 'k
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #1edfabf1
 from functools import partial
 
-import ipywidgets as widgets
 import numpy as np
 
+from ..pictures import widgets
 from ..views.advice import advise, put_together
-from ..pictures.components import Pane, button, close_widgets, mark, styled
+from ..pictures.components import Pane, button, close_widgets, mark, reveal, styled
 from ..pictures.drawing import short
 from ..pictures.sketches import look_html, look_of
 from .fields import caption_html, panel
@@ -160,7 +160,7 @@ class RecordRoom:
         undo, *others = [button(words, name, tip, partial(ask, partial(self.ordered, name)))
                          for name, words, tip in RECORD_TIPS]
         row = styled(widgets.HBox([undo, self.path, *others]), "rl-group")
-        self.widget = widgets.VBox([self.picture, self.said, row], layout=dict(display="none"))
+        self.widget = reveal(widgets.VBox([self.picture, self.said, row]), False)
 
     def ordered(self, name):
         "A button was pressed"
@@ -183,9 +183,9 @@ class RecordView(RecordRoom):
 
     def show(self):
         "The present picture and counts"
-        self.widget.layout.display = None
+        reveal(self.widget)
         look = look_of(self.demo.env.first)
-        self.picture.layout.display = "none" if look is None else None
+        reveal(self.picture, look is not None)
         if look is not None:
             self.picture.show(look_html(look, moving=False))
         self.said.value = caption_html(repr(self.demo))
@@ -238,12 +238,12 @@ class HandSwitches:
         self.room = widgets.VBox([])
         top = styled(widgets.HBox([self.record, self.said]), "rl-group")
         self.widget = panel("In your hands", "rl-hands", top, self.room, self.recording.widget)
-        self.widget.layout.display = "none"
+        reveal(self.widget, False)
         keys.on_hand(self.press_key)
 
     def turned(self):
         "A switch was turned: what moves stops, and the panel shows how things are now"
-        self.widget.layout.display = None if self.look.value else "none"
+        reveal(self.widget, self.look.value)
         if self.look.value: self.order(self.player.pause)
         else: self.keys.taking = []
         self.order(self.player.ask, lambda: None)
@@ -270,7 +270,7 @@ class HandAdvice(HandSwitches):
         self.controls.show(told)
         worth = "" if told.val is None else f"the state is thought to be worth {told.val:.4g}"
         self.said.value = caption_html(words, "problem") if words else caption_html(worth)
-        self.room.layout.display = "none" if words else None
+        reveal(self.room, not words)
         self.keys.taking = ["Escape", *([] if words else self.controls.keys)]
 
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #a0174528
@@ -302,7 +302,7 @@ class HandPanel(HandAdvice):
             demo = self.begin_recording(trainer, who)
             self.show(who, demo.env, demo.actor, demo.obs[who], "")
         else:
-            self.recording.widget.layout.display = "none"
+            reveal(self.recording.widget, False)
             why = why_own_actions(trainer, who)
             words = why and f"{why}. Switch on record: what you do is kept as demonstrations"
             self.show(who, trainer.env, trainer.actors[who], trainer.obs[who], words)

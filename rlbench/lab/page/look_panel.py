@@ -8,8 +8,8 @@ __all__ = ['names_of_looks', 'LookMenu', 'KeepPanel']
 # %% ../../../nbs/8_lab/5_page/16_look_panel.ipynb #f842f053
 from functools import partial
 
-import ipywidgets as widgets
 
+from ..pictures import widgets
 from ..pictures.components import button, styled
 from .controls import captioned
 from .fields import caption_html, panel

@@ -9,15 +9,15 @@ __all__ = ['VIEWS', 'chosen_views', 'Complaint', 'KeptPicture', 'Counter', 'Arra
 import html
 from functools import partial
 
-import ipywidgets as widgets
 
 from .account_panel import ExplainPanel
+from ..pictures import widgets
 from ..views.backups import BackupView, ModelView, QueueView, TraceView
 from .board import Arrangement, told_layout, with_card
 from ..views.bandit_views import BanditView
 from ..views.chain_views import ChainValues
 from .clinic import DoctorPanel
-from ..pictures.components import Keys, button, close_widgets, mark, styled, tips_of
+from ..pictures.components import Keys, button, close_widgets, mark, reveal, styled, tips_of
 from .controls import Clock, Controls, StatusLine, counters, summary
 from ..views.density_views import DensityView
 from ..views.evaluations import EvaluationCurve
@@ -175,7 +175,7 @@ class Complaint:
     trace = ""
 
     def __init__(self):
-        self.widget = styled(widgets.HTML("", layout=dict(display="none")), "rl-error")
+        self.widget = reveal(styled(widgets.HTML(""), "rl-error"), False)
 
     def __bool__(self):
         return bool(self.widget.value)
@@ -185,13 +185,13 @@ class Complaint:
         self.passing = passing
         self.trace = trace
         self.widget.value = f"<b>{html.escape(title)}</b><pre>{html.escape(trace)}</pre>"
-        self.widget.layout.display = ""
+        reveal(self.widget)
 
     def clear(self):
         "Nothing is wrong"
         self.trace = ""
         self.widget.value = ""
-        self.widget.layout.display = "none"
+        reveal(self.widget, False)
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #55eaeef0
 class KeptPicture:

@@ -11,9 +11,10 @@ __all__ = ['RUNS_BESIDE', 'PASSES', 'PAIRS', 'widest_range', 'scales_of', 'known
 import html
 from functools import partial
 
-import ipywidgets as widgets
 from PIL import Image
+from traitlets import link
 
+from ..pictures import widgets
 from ..pictures.colours import run_tone
 from ..pictures.components import StateGrid, styled
 from ..pictures.figures import HeldLimits
@@ -165,7 +166,7 @@ class BothSurfaces(SideBySide):
         first, *others = self.views
         for other in others:
             for pair in zip(first.picks, other.picks):
-                widgets.link(*[(pick, "value") for pick in pair])
+                link(*[(pick, "value") for pick in pair])
 
 # %% ../../../nbs/8_lab/5_page/20_pairs.ipynb #20d776f3
 class BothGrids(View):

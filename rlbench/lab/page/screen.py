@@ -10,8 +10,8 @@ import html
 import traceback
 from time import perf_counter, thread_time
 
-import ipywidgets as widgets
 
+from ..pictures import widgets
 from ..pictures.components import Pane, TransitionTable, close_widgets, send_together, styled
 from ..pictures.drawing import compose
 from ..time.owner import Blank

@@ -11,11 +11,11 @@ from functools import partial
 from operator import itemgetter
 from time import perf_counter
 
-import ipywidgets as widgets
 import numpy as np
 
+from ..pictures import widgets
 from ..time.breakpoints import names_for
-from ..pictures.components import button, close_widgets, styled
+from ..pictures.components import button, close_widgets, reveal, styled
 from .controls import captioned
 from .fields import caption_html
 from ..time.timeline import FLAG_KINDS, UNIT_BITS, ends_of, flags_on
@@ -89,7 +89,7 @@ class TimeBar:
         self.menu = widgets.Dropdown(options=[("1", 0)], tooltip="branches of the run", layout=dict(width="190px"))
         self.menu.observe(self.chosen, "value")
         self.branches = captioned("branch", self.menu)
-        self.branches.layout.display = "none"
+        reveal(self.branches, False)
         way = styled(widgets.VBox([self.slider, self.marks]), "rl-time")
         self.widget = styled(widgets.HBox([styled(captioned("event", way), "rl-events"),
                                            captioned("", back, styled(self.unit, "rl-time-unit"), ahead),
@@ -125,7 +125,7 @@ class TimeBar:
             numbers = range(len(timeline.branches))
             self.menu.options = [(branch_words(timeline, number), number) for number in numbers]
             self.menu.value = timeline.branches.index(timeline.branch)
-            self.branches.layout.display = ""
+            reveal(self.branches)
         self.following = False
 
 # %% ../../../nbs/8_lab/5_page/18_timebar.ipynb #4b26a9e0
@@ -162,7 +162,7 @@ class StopsBar:
         "Show the breakpoints and what was done"
         stops = owner.stops
         self.deeds.value = deeds_html(owner.timeline)
-        self.deeds.layout.display = None if self.deeds.value else "none"
+        reveal(self.deeds, self.deeds.value)
         now = [(number, one.text, stops.hits[number]) for number, one in stops.conditions.items()]
         if now == self.shown: return
         before = self.list.children

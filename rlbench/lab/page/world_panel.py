@@ -6,14 +6,14 @@
 __all__ = ['why_not_placed', 'StateSliders', 'ParameterFields', 'caption', 'WorldPanel']
 
 # %% ../../../nbs/8_lab/5_page/17_world_panel.ipynb #b3c6997e
-import ipywidgets as widgets
 import numpy as np
 from gymnasium.spaces import Discrete
 
 from ...envs.env import cannot_be_put
 from ...envs.parameters import values_of
 from ...envs.place import begin_at, state_behind, state_names
-from ..pictures.components import close_widgets, styled
+from ..pictures import widgets
+from ..pictures.components import close_widgets, reveal, styled
 from .fields import caption_html, panel
 from ..hands.taking_over import place_by_hand, tune_by_hand
 
@@ -137,7 +137,7 @@ class WorldControls(WorldOrders):
         close_widgets(*self.room.children)
         self.room.children = parts
         self.said.value = caption_html(why) if why else ""
-        self.widget.layout.display = None if parts else "none"
+        reveal(self.widget, parts)
 
 # %% ../../../nbs/8_lab/5_page/17_world_panel.ipynb #0c521bf7
 class WorldPanel(WorldControls):

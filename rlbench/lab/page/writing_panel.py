@@ -8,9 +8,9 @@ __all__ = ['size_words', 'write_of', 'writings_of', 'WritingPanel']
 # %% ../../../nbs/8_lab/5_page/26_writing_panel.ipynb #18f1c2a1
 from functools import partial
 
-import ipywidgets as widgets
 
 from ...core.words import path_of
+from ..pictures import widgets
 from ..pictures.components import button, styled
 from .controls import captioned
 from .exports import write_page

@@ -8,9 +8,9 @@ __all__ = ['RunCardParts', 'RunCard', 'PaperPanel']
 # %% ../../../nbs/8_lab/6_runs/15_run_cards.ipynb #a7de028f
 import html
 
-import ipywidgets as widgets
 
-from ..pictures.components import button, styled
+from ..pictures import widgets
+from ..pictures.components import button, reveal, styled
 from ..page.controls import captioned
 from ..page.fields import caption_html, panel
 from ..page.flame import Flame, time_tree
@@ -56,7 +56,7 @@ class RunCard(RunCardParts):
         time = button("where did the time go?", "run-time", "its timers as a picture", self.time, icon="clock-o")
         line = captioned("checkpoint", self.files, go, time, self.every)
         self.widget = panel("Run", "rl-run-card", self.name, line, self.flame, self.settings)
-        self.widget.layout.display = "none"
+        reveal(self.widget, False)
         self.every.observe(lambda change: self.tell(), "value")
 
     def show(self, line):
@@ -64,7 +64,7 @@ class RunCard(RunCardParts):
         self.line = line
         self.flame.value = ""
         self.offer()
-        self.widget.layout.display = None
+        reveal(self.widget)
         self.tell()
 
     def offer(self):
@@ -100,7 +100,7 @@ class PaperPanel:
         self.paper = None
         self.kind.observe(lambda change: self.write(), "value")
         self.widget = panel("For a paper", "rl-paper", self.shown, self.kind, self.text)
-        self.widget.layout.display = "none"
+        reveal(self.widget, False)
 
     def show(self, runs):
         "Show the table of some runs, or why there is none"

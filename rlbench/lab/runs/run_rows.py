@@ -10,8 +10,9 @@ import anywidget
 from traitlets import Bool, Float, Int, List
 
 from ..pictures.components import TransitionTable, read_asset
-from .run_curves import named_bands
 from ..pictures.scene import SERIES
+from ..pictures.widgets import Sharing
+from .run_curves import named_bands
 from .run_table import run_heads, texts_of
 
 # %% ../../../nbs/8_lab/6_runs/14_run_rows.ipynb #b01f6c2b
@@ -26,7 +27,7 @@ class RunRows(TransitionTable):
         self.observe(lambda change: react(), "ticked")
 
 # %% ../../../nbs/8_lab/6_runs/14_run_rows.ipynb #5c03b5f3
-class Pulse(anywidget.AnyWidget):
+class Pulse(Sharing, anywidget.AnyWidget):
     "Asks for news every few seconds, while its page is seen"
     _esm = read_asset("pulse.js")
     _css = read_asset("lab.css") + read_asset("runs.css")

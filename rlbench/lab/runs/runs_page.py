@@ -9,9 +9,9 @@ __all__ = ['RunsFurniture', 'RunsActions', 'RunsDrawing', 'RunsControls', 'RunsP
 import html
 from functools import partial
 
-import ipywidgets as widgets
 
-from ..pictures.components import button, close_widgets, styled
+from ..pictures import widgets
+from ..pictures.components import button, close_widgets, is_revealed, reveal, styled
 from ..page.controls import captioned
 from ..page.page import Complaint, KeptPicture
 from ..time.player import only_one, this_cell
@@ -135,7 +135,7 @@ class RunsDrawing(RunsActions):
         self.words.value = html.escape(self.curves.words())
         self.apart.value = ticked_apart(runs.lines)
         self.title.value = f"<div class='rl-title'>Runs<span>{html.escape(self.choice.runs.title())}</span></div>"
-        if self.paper.widget.layout.display is None: self.paper.show(runs)
+        if is_revealed(self.paper.widget): self.paper.show(runs)
         self.fill()
         self.kept.renew(self.stored)
 
@@ -174,8 +174,8 @@ class RunsControls(RunsDrawing):
 
     def show_paper(self):
         "The table of a paper of what is drawn, or away with it"
-        hidden = self.paper.widget.layout.display == "none"
-        self.paper.widget.layout.display = None if hidden else "none"
+        hidden = not is_revealed(self.paper.widget)
+        reveal(self.paper.widget, hidden)
         self.paper.show(drawn_runs(self.choice))
 
 # %% ../../../nbs/8_lab/6_runs/16_runs_page.ipynb #b3edd9ec

@@ -6,9 +6,9 @@
 __all__ = ['only_neighbours', 'lies_in_line', 'ChainPicture', 'visits', 'StateMenus', 'below_chain', 'ChainValues']
 
 # %% ../../../nbs/8_lab/2_views/18_chain_views.ipynb #da3d7236
-import ipywidgets as widgets
 import numpy as np
 
+from ..pictures import widgets
 from .bandit_views import moves_of, uprights
 from ..pictures.components import styled
 from ..pictures.drawing import span_of

@@ -11,11 +11,11 @@ from math import ceil
 from time import perf_counter
 from typing import NamedTuple
 
-import ipywidgets as widgets
 import numpy as np
 
 from ...core.settings import whole_number
-from ..pictures.components import button, styled
+from ..pictures import widgets
+from ..pictures.components import button, reveal, styled
 from ..pictures.drawing import span_of
 from ..pictures.figures import Picture, cover
 from .views import View
@@ -171,7 +171,7 @@ class Beat:
         tip = "environment steps between two evaluations; 0: only when asked"
         self.every = widgets.BoundedIntText(value=0, min=0, max=10**9, tooltip=tip, layout=dict(width="100px"))
         self.every.observe(self.turned, "value")
-        row = [self.button, widgets.Label("every"), styled(self.every, "rl-evaluate-every"), widgets.Label("steps")]
+        row = [self.button, widgets.Caption("every"), styled(self.every, "rl-evaluate-every"), widgets.Caption("steps")]
         self.widget = styled(widgets.HBox(row), "rl-row")
 
     def turned(self, change):
@@ -210,7 +210,7 @@ class EvaluationCurve(View):
     def begin(self, trainer):
         self.picture.spans = None, None
         self.shown = None
-        self.image.layout.display = "none"
+        reveal(self.image, False)
         self.said = "not evaluated yet"
 
     def turn(self, steps):
@@ -230,6 +230,6 @@ class EvaluationCurve(View):
         self.beat.follow(found.every)
         told = {way: found.told(way, self.who, trainer.steps) for way in BOTH_WAYS}
         if not any(map(len, told.values())): return
-        self.image.layout.display = ""
+        reveal(self.image)
         self.show(self.picture.tell(told, trainer.steps), moving)
         self.said = evaluations_text(told, found.seconds)

@@ -6,11 +6,11 @@
 __all__ = ['Scatter', 'HindsightView']
 
 # %% ../../../nbs/8_lab/2_views/16_hindsight_view.ipynb #276d33c2
-import ipywidgets as widgets
 import numpy as np
 
 from ...core.words import ConfigError
-from ..pictures.components import button, styled
+from ..pictures import widgets
+from ..pictures.components import button, reveal, styled
 from ..pictures.drawing import span_of
 from ..pictures.figures import Picture, cover
 from .views import View
@@ -67,7 +67,7 @@ class HindsightView(View):
     def begin(self, trainer):
         self.found = None   # the last Hindsight
         self.shown = None
-        self.image.layout.display = "none"
+        reveal(self.image, False)
         self.said = "not measured yet"
 
     def measure(self, trainer):
@@ -79,7 +79,7 @@ class HindsightView(View):
     def draw(self, trainer, moving):
         if self.found is None: return
         found = self.found
-        self.image.layout.display = ""
+        reveal(self.image)
         self.show(self.picture.tell(found), moving)
         ago = trainer.updates - self.at
         when = "now" if not ago else f"{ago:,} updates ago"

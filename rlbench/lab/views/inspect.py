@@ -12,14 +12,14 @@ import html
 import math
 
 import gymnasium as gym
-import ipywidgets as widgets
 import numpy as np
 import torch
 
 from ...core.batch import Batch, columns
 from ...core.words import NAMES
 from ...envs.actions import action_names
-from ..pictures.components import Pane, TransitionTable, styled
+from ..pictures import widgets
+from ..pictures.components import Pane, TransitionTable, reveal, styled
 from ..pictures.drawing import short
 from ..pictures.sketches import look_html, look_of
 from .pins import FromHere
@@ -171,7 +171,7 @@ class TransitionView:
             self.boxes.append(widgets.VBox([caption, frame]))
         self.here = FromHere(who, lambda trainer: self.obs, ask)
         row = styled(widgets.HBox([self.words, *self.boxes]), "rl-row")
-        box = widgets.VBox([row, self.here.widget], layout=dict(display="none"))
+        box = reveal(widgets.VBox([row, self.here.widget]), False)
         self.widget = styled(box, "rl-transition")
 
     def frame(self, name, words):
@@ -181,7 +181,7 @@ class TransitionView:
     def close(self):
         "Show none"
         self.row = None
-        self.widget.layout.display = "none"
+        reveal(self.widget, False)
 
     def open(self, trainer, row):
         "Show a row by its number; ValueError where it is not held"
@@ -193,12 +193,12 @@ class TransitionView:
         for box, obs in zip(self.boxes, (cells.obs, cells.next_obs)):
             self.paint(trainer.env, box, obs)
         self.words.value = facts_html(told)               # words last: who reads them sees their pictures
-        self.widget.layout.display = "flex"
+        reveal(self.widget)
 
     def paint(self, env, box, obs):
         "The environment in a state, if it can be put there"
         look = look_of(env.showing(obs))
-        box.layout.display = "none" if look is None else ""
+        reveal(box, look is not None)
         if look is not None:
             box.children[1].show(look_html(look, moving=False))
 

@@ -7,10 +7,10 @@ __all__ = ['MOST_READ', 'MOVING', 'ALL', 'spread_of', 'Story', 'named_now', 'Par
            'wide_first', 'PartMenu', 'PartsHistory']
 
 # %% ../../../nbs/8_lab/2_views/29_part_histories.ipynb #ebcc5cac
-import ipywidgets as widgets
 import numpy as np
 
 from ...core.batch import as_numpy
+from ..pictures import widgets
 from ..pictures.components import styled
 from .density_views import PALE
 from ..pictures.drawing import level

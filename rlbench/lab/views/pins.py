@@ -10,12 +10,12 @@ import html
 from functools import partial
 from time import perf_counter
 
-import ipywidgets as widgets
 import numpy as np
 
 from ...core.batch import Batch, columns
 from ...core.words import unknown
-from ..pictures.components import Pane, button, styled
+from ..pictures import widgets
+from ..pictures.components import Pane, button, reveal, styled
 from ..pictures.drawing import short
 from .rollouts import rollout_from, state_meant, strip
 from .views import answers
@@ -151,7 +151,7 @@ class FromHere:
         self.who = who
         self.state_of = state_of
         self.played = None  # the last Rollout
-        self.strip = styled(Pane(layout=dict(display="none")), "rl-strip")
+        self.strip = reveal(styled(Pane(), "rl-strip"), False)
         self.words = styled(widgets.HTML(""), "rl-caption")
         tips = "watch what is thought of this state", "the greedy policy plays on from this state, elsewhere"
         keep = button("pin", "pin", tips[0], partial(ask, self.pin))
@@ -169,10 +169,10 @@ class FromHere:
         "Play on, and show it"
         self.played = rollout_from(trainer, self.state_of(trainer), self.who)
         self.strip.show(strip(self.played).svg)
-        self.strip.layout.display = ""
+        reveal(self.strip)
         self.words.value = ""
 
     def clear(self):
         "Another state is meant"
-        self.strip.layout.display = "none"
+        reveal(self.strip, False)
         self.words.value = ""

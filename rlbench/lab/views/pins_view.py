@@ -6,12 +6,12 @@
 __all__ = ['PinsView']
 
 # %% ../../../nbs/8_lab/2_views/15_pins_view.ipynb #bc7c5a70
-import ipywidgets as widgets
 import numpy as np
 
 from ...envs.actions import action_names
 from ...envs.tabular import model_of
-from ..pictures.components import button, styled
+from ..pictures import widgets
+from ..pictures.components import button, reveal, styled
 from ..pictures.drawing import short, span_of
 from ..pictures.figures import Picture, cover
 from ..pictures.scene import SERIES
@@ -147,7 +147,7 @@ class PinsView(View):
     def draw(self, trainer, moving):
         pins = {name: one for name, one in pins_of(trainer).items() if one.who == self.who}
         offer(self.pick, pins)
-        self.image.layout.display = "" if pins else "none"
+        reveal(self.image, pins)
         self.shown = None
         self.said = "no state is pinned"
         if not pins: return

@@ -7,12 +7,12 @@ __all__ = ['MOST_NUMBERS', 'one_to_ask', 'greedy_actions', 'draw_action_bar', 'P
 
 # %% ../../../nbs/8_lab/2_views/22_policy_maps.ipynb #3aea31fa
 import gymnasium as gym
-import ipywidgets as widgets
 import numpy as np
 
 from ...core.spaces import clipped_to
 from ...envs.actions import action_names
-from ..pictures.components import styled
+from ..pictures import widgets
+from ..pictures.components import reveal, styled
 from ..pictures.drawing import BAR, colour, short
 from .value_views import SurfacePicture, ValueSurface, is_vector
 
@@ -87,7 +87,7 @@ class PolicyMap(ValueSurface):
         super().__init__(trainer, who)
         self.which.observe(self.changed, "value")
         self.plane.widget.children = [*self.plane.widget.children, self.which]
-        self.which.layout.display = None if len(numbers) > 1 else "none"
+        reveal(self.which, len(numbers) > 1)
 
     @classmethod
     def fits(cls, trainer, who):

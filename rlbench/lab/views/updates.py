@@ -7,11 +7,11 @@ __all__ = ['MEANT', 'AS_DRAWN', 'role_of', 'draw_parts', 'draw_rows_used', 'upda
            'GradientView', 'target_terms', 'sum_text', 'sorted_rows', 'TargetsView']
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #1f982804
-import ipywidgets as widgets
 import numpy as np
 
 from ...algos.algorithm import Algorithm
 from ...core.batch import Batch, as_numpy
+from ..pictures import widgets
 from ..pictures.components import TransitionTable, number_button, styled
 from ..pictures.drawing import draw_histogram, draw_horizontal_bars, short
 from .inspect import action_words, is_held

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import gymnasium as gym
-import ipywidgets as widgets
 import numpy as np
 from PIL import Image
 
@@ -20,7 +19,8 @@ from ...core.batch import each
 from ...envs.actions import action_names
 from ...envs.observations import observation_names, with_unit
 from ...envs.tabular import action_values, evaluate_policy, model_of, solve
-from ..pictures.components import StateGrid, styled
+from ..pictures import widgets
+from ..pictures.components import StateGrid, reveal, styled
 from ..pictures.drawing import BAR, VIRIDIS, colour, draw_colour_bar, short, span_of
 from ..pictures.figures import Picture, cover
 from .pins import FromHere
@@ -351,15 +351,15 @@ class OtherDimensions:
         wide = dict(width="280px")
         tip = f"{name} in the whole picture"
         one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", layout=wide, tooltip=tip,
+                                  style=dict(description_width="initial"),
                                   continuous_update=False)   # else the page sends back what it has rounded
-        one.style.description_width = "initial"
         return styled(one, "rl-other")
 
     def offer(self, axes):
         "These two are shown: sliders for the others"
         for i, one in enumerate(self.sliders):
-            one.layout.display = "none" if i in axes else None
-        self.widget.layout.display = None if len(self.sliders) > len(set(axes)) else "none"
+            reveal(one, i not in axes)
+        reveal(self.widget, len(self.sliders) > len(set(axes)))
 
     def turned(self, change):
         "Somebody moved a slider, which then follows no more, or the switch"
@@ -409,7 +409,7 @@ class PlaneOfStates:
             self.picks.append(styled(pick, name))
             pick.observe(lambda change: self.others.offer(self.axes), "value")
             pick.observe(changed, "value")
-        named = [styled(widgets.HBox([widgets.Label(way), pick]), "rl-row")
+        named = [styled(widgets.HBox([widgets.Caption(way), pick]), "rl-row")
                  for way, pick in zip(("across", "up"), self.picks)]
         row = widgets.HBox(named)
         self.widget = widgets.VBox([styled(row, "rl-row"), self.others.widget])
