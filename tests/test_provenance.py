@@ -20,7 +20,9 @@ from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.lab.hands.hands import Hands
 from rlbench.lab.time.histories import doubts_of, write_notebook, write_script
+from rlbench.lab.pictures.components import as_page
 from rlbench.lab.time.player import Player
+from rlbench.lab.views.updates import sum_text
 from rlbench.launch.cli import main
 from rlbench.training.checkpoints import RunProblem
 from rlbench.training.films import film, take
@@ -350,7 +352,26 @@ def test_the_transition_that_is_opened_is_there(bench, tmp_path):               
     page = exported(wb, tmp_path)
     assert page.open == [] and closed.tags["svg"] == 0 and page.tags["svg"] == 2         # the state and the next one
     assert "Buffer: row 4" in page.text and "4, of environment 0" in page.text
+    assert "why is it drawn?" in page.text and "roll out" not in page.text              # no buttons
     assert "Buffer: row" not in closed.text
+    wb.page.cards[0].view.transition.here.roll(wb.trainer)
+    assert exported(wb, tmp_path).tags["svg"] > 2                                       # and how it plays on from there
+
+
+def test_the_row_of_the_last_update_that_is_opened_is_there(bench, tmp_path):           # noqa: F811
+    wb = bench(algo="dqn", views=["targets"], **REPLAY)
+    wb.step("update", 5)
+    targets = wb.page.cards[0].view
+    account = wb.page.account
+    account.explain()
+    closed = exported(wb, tmp_path)
+    assert closed.tags["svg"] == 0 and "Account(update 5" in closed.text
+    for table in (targets.table, account.table):
+        as_page(table, selected=table.ids[3], opened=1)
+    page = exported(wb, tmp_path)
+    assert page.open == [] and page.tags["svg"] == 1 and "The last update: row 3" in page.text
+    assert account.account.line(3) in page.text and sum_text(targets.terms, 3) in page.text
+    assert targets.text() == sum_text(targets.terms, 3)                                 # and on the page it stays so
 
 
 def test_findings_are_there_once_somebody_has_asked(bench, tmp_path):                   # noqa: F811
