@@ -263,7 +263,8 @@ def test_only_the_newest_state_that_a_slider_was_held_at_is_drawn(bench):       
     world = wb.page.world
     world.imagine = drawn.append
     with wb.player.lock:                                                        # the owner is busy
-        for angle in np.linspace(-1, 1, 30): move_slider(world.sliders, 0, float(angle), held=True)
+        for angle in np.linspace(-1, 1, 30).tolist():
+            move_slider(world.sliders, 0, angle, held=True)
     wb.player.look(lambda trainer: None).result(20)
     assert drawn[-1][0] == 1. and len(drawn) <= 2                               # one may have begun before
 

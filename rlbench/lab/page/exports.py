@@ -127,7 +127,8 @@ def shown_html(widget):
     "Words and pictures of a widget and of all that is in it, as far as they are to be seen"
     if widget.layout.display == "none": return ""
     if isinstance(widget, widgets.HTML): return widget.value
-    if isinstance(widget, Pane): return f"<figure>{widget.html}</figure>" if widget.html else ""
+    if isinstance(widget, Pane):
+        return f"<figure>{widget.html}</figure>" if widget.html else ""
     parts = "".join(map(shown_html, getattr(widget, "children", ())))
     kind = " class='across'" if isinstance(widget, widgets.HBox) else ""
     return f"<div{kind}>{parts}</div>" if parts else ""

@@ -49,7 +49,9 @@ class StateSliders(anywidget.AnyWidget):
     def on_hold(self, react):
         "Call `react(state)` while one is held there, `react(None)` when it is back where it was"
         def hear(widget, content, buffers):
-            if "held" in content: react(content["held"] and self.moved(*content["held"]))
+            if "held" not in content: return
+            held = content["held"]
+            react(held and self.moved(*held))
         self.on_msg(hear)
 
     def on_put(self, react):
