@@ -92,7 +92,7 @@ class Writing(Looking):
     "What is written down of a run"
 
     def script(self, path=None):
-        "All that was done, on forks and on ways that were left too, as code that does it again to the bit; in a file, too"
+        "All that was done, on forks and on ways that were left too, as code that does it again; in a file, too"
         return self.waited(self.player.look(lambda trainer: write_script(self.player.forks, path)))
 
     def notebook(self, path):
