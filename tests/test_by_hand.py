@@ -6,6 +6,7 @@ from rlbench.core.state import same, snapshot
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.find import make
+from rlbench.lab.page.world_panel import move_slider
 from rlbench.training.by_hand import acted_by_hand, why_own_actions
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load
@@ -230,3 +231,57 @@ def test_rewinding_and_the_snippet_repeat_what_hands_did(bench, settings):      
     other = wb.fork()
     assert same(told(other.trainer), there)
     other.close()
+
+
+# the picture of a state that a slider is held at
+
+def shown_pole(wb):
+    return wb.page.cards[0].view.image.html
+
+
+def test_the_picture_follows_a_slider_and_the_run_does_not_notice(bench):       # noqa: F811
+    wb = bench("CartPole-v1", "dqn", views=["frame"], **SMALL).step("step", 20)
+    before = wb.trainer.snapshot()
+    lines = wb.player.timeline.script()
+    present = shown_pole(wb)
+    sliders = wb.page.world.sliders
+    seen = []
+    for angle in (.05, .1, .2):
+        move_slider(sliders, 2, angle, held=True)
+        seen.append(shown_pole(wb))
+    assert len({present, *seen}) == 4 and "so it would look" in wb.page.cards[0].words.html
+    assert same(wb.trainer.snapshot(), before) and wb.player.timeline.script() == lines
+    sliders._handle_custom_msg(dict(held=None), [])
+    assert shown_pole(wb) == present and "so it would look" not in wb.page.cards[0].words.html
+    move_slider(sliders, 2, .2)
+    assert shown_pole(wb) == seen[-1] and wb.trainer.obs["agent"][0, 2] == np.float32(.2)
+
+
+def test_only_the_newest_state_that_a_slider_was_held_at_is_drawn(bench):       # noqa: F811
+    wb = bench("Pendulum-v1", "td3", views=["frame"], driver="thread", **SMALL).step("step")
+    drawn = []
+    world = wb.page.world
+    world.imagine = drawn.append
+    with wb.player.lock:                                                        # the owner is busy
+        for angle in np.linspace(-1, 1, 30).tolist():
+            move_slider(world.sliders, 0, angle, held=True)
+    wb.player.look(lambda trainer: None).result(20)
+    assert drawn[-1][0] == 1. and len(drawn) <= 2                               # one may have begun before
+
+
+def test_a_slider_that_is_held_while_the_run_plays_shows_nothing(bench):        # noqa: F811
+    wb = bench("CartPole-v1", "dqn", views=["frame"], **SMALL)
+    wb.player.state = "playing"
+    present = shown_pole(wb)
+    wb.page.world.held.append([0., 0., .2, 0.])
+    wb.page.world.show_held()
+    assert shown_pole(wb) == present
+    wb.player.state = "paused"
+
+
+def test_a_state_that_is_refused_goes_back_on_its_slider(bench):                # noqa: F811
+    wb = bench("Pendulum-v1", "td3", views=["frame"], **SMALL)
+    sliders = wb.page.world.sliders
+    before = sliders.state
+    sliders._handle_custom_msg(dict(put=[1, float("nan")]), [])
+    assert wb.page.complaint.widget.value and sliders.state == before

@@ -1,4 +1,5 @@
 "What was done to a run is written down, and whoever runs that has the same state, to the bit"
+import ast
 import base64
 import io
 import json
@@ -19,7 +20,9 @@ from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.lab.hands.hands import Hands
 from rlbench.lab.time.histories import doubts_of, write_notebook, write_script
+from rlbench.lab.pictures.components import as_page
 from rlbench.lab.time.player import Player
+from rlbench.lab.views.updates import sum_text
 from rlbench.launch.cli import main
 from rlbench.training.checkpoints import RunProblem
 from rlbench.training.films import film, take
@@ -92,6 +95,11 @@ def repeated(script, **scope):
     return scope.get("runs") or dict(run=scope["trainer"])
 
 
+def digests_claimed(script):
+    "{name: digest} of what a script asserts"
+    return ast.literal_eval(script.partition("expected = ")[2].partition("}")[0] + "}")
+
+
 def told(trainer):
     "All but who set what"
     return {name: part for name, part in trainer.state().items() if name != "config"} | dict(digest=trainer.digest())
@@ -120,12 +128,50 @@ def test_in_a_fresh_process(bench, tmp_path):                                   
     wb.step("step", 9).beside(lr=.1)
     wb.step("episode").go_on("short sight").set(gamma=.6).step("update")
     script = wb.script(tmp_path / "history.py")
-    assert (tmp_path / "history.py").read_text() == script and script.count(".fork()") == 2
+    assert (tmp_path / "history.py").read_text() == script and script.count(".fork()") == 3   # two, and a way
     found = subprocess.run([sys.executable, "history.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert all(run.trainer.digest() in found.stdout for run in wb.forks.known.values())
-    assert "Left again: events" in script and "rows_where" in script.split("runs = {}")[0]
+    assert "rows_where" in script.split("runs = {}")[0]
     with pytest.raises(AssertionError, match="these are other states"):
         repeated(script.replace("= 3.0", "= 4.0"))
+
+
+def test_ways_that_were_left_again_are_gone_in_a_fresh_process(bench, tmp_path):        # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 40).rewind("step", -5).set(lr=.01).step("step", 12)                 # nothing was done on the first
+    wb.beside("sharp", gamma=.5)                                                        # and this one leaves the second
+    wb.step("step", 4).rewind("step", -8).edit("age < 5 and not term", rew=3.).step("step", 6)
+    wb.rewind("step", -2).switch(learning=False).step("step", 3)                        # a way off a way off a way
+    wb.rewind("step", -30).set(lr=.1).step("step", 7)
+    wb.rewind("step", -1).learn(3).rewind("step", -1)
+    wb.go_on("sharp").step("step", 5).rewind("step", -3).set(gamma=.4)
+    ends = {run.timeline.twin(branch.path(branch.end, len(branch.deeds))).digest()
+            for run in wb.forks.known.values() for branch in run.timeline.branches}
+    script = wb.script(tmp_path / "history.py")
+    expected = digests_claimed(script)
+    names = ["run", *(f"run, way {n}" for n in range(1, 7)), "sharp", "sharp, way 1"]
+    assert list(expected) == names and ends == set(expected.values())
+    assert "Left 'run, way 2' after event 68" in script and "7 ways" in script.split("import rlbench")[0]
+    found = subprocess.run([sys.executable, "history.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert all(digest in found.stdout for digest in expected.values())
+
+
+def test_a_way_is_whatever_was_left_and_nothing_else(bench):                            # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 25).rewind("step", -3).step("step", 1)                              # its future is still its own
+    assert "way" in wb.script() and digests_claimed(wb.script())["run"] == wb.trainer.digest()
+    wb.step("step", 2)
+    assert "runs" not in wb.script()                                                    # and now nothing was left
+
+
+def test_a_way_that_no_line_repeats_claims_nothing_and_says_so_once(bench):             # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 25).call(lambda trainer: trainer.learner.nets)
+    wb.step("step", 5).rewind("step", -2).set(lr=.01).step("step", 2).rewind("step", -10).set(lr=.1)
+    script = wb.script()
+    assert list(digests_claimed(script)) == ["run"] and "runs['run, way 2']" in script
+    assert script.count("<lambda> was called on the trainer") == 2                      # at the top, and where it was
+    assert set(repeated(script)) == {"run, way 1", "run, way 2", "run"}
 
 
 def test_a_script_of_one_run_is_short_and_says_when(bench):                             # noqa: F811
@@ -148,7 +194,7 @@ def test_what_no_line_repeats_is_said_at_the_top_and_no_digest_is_claimed(bench)
     script = wb.script()
     top, _ = script.split("import rlbench", 1)
     assert "<lambda> was called on the trainer" in top and "# - run, after event" in top
-    assert f"expected = {{'before': '{wb.forks['before'].trainer.digest()}'}}" in script
+    assert digests_claimed(script) == {"before": wb.forks["before"].trainer.digest()}
     assert list(repeated(script)) == ["before", "run"]
     wb.drop("before")
     assert "No digest is claimed" in wb.script() and "assert " not in wb.script()
@@ -306,7 +352,26 @@ def test_the_transition_that_is_opened_is_there(bench, tmp_path):               
     page = exported(wb, tmp_path)
     assert page.open == [] and closed.tags["svg"] == 0 and page.tags["svg"] == 2         # the state and the next one
     assert "Buffer: row 4" in page.text and "4, of environment 0" in page.text
+    assert "why is it drawn?" in page.text and "roll out" not in page.text              # no buttons
     assert "Buffer: row" not in closed.text
+    wb.page.cards[0].view.transition.here.roll(wb.trainer)
+    assert exported(wb, tmp_path).tags["svg"] > 2                                       # and how it plays on from there
+
+
+def test_the_row_of_the_last_update_that_is_opened_is_there(bench, tmp_path):           # noqa: F811
+    wb = bench(algo="dqn", views=["targets"], **REPLAY)
+    wb.step("update", 5)
+    targets = wb.page.cards[0].view
+    account = wb.page.account
+    account.explain()
+    closed = exported(wb, tmp_path)
+    assert closed.tags["svg"] == 0 and "Account(update 5" in closed.text
+    for table in (targets.table, account.table):
+        as_page(table, selected=table.ids[3], opened=1)
+    page = exported(wb, tmp_path)
+    assert page.open == [] and page.tags["svg"] == 1 and "The last update: row 3" in page.text
+    assert account.account.line(3) in page.text and sum_text(targets.terms, 3) in page.text
+    assert targets.text() == sum_text(targets.terms, 3)                                 # and on the page it stays so
 
 
 def test_findings_are_there_once_somebody_has_asked(bench, tmp_path):                   # noqa: F811

@@ -44,3 +44,38 @@ def test_the_agent_is_dragged_in_the_grid(lab):
     cells.nth(40).focus()                                        # the cliff
     page.keyboard.press("Shift+Enter")
     page.locator(".rl-error", has_text="nobody can stand at row 3, column 4").wait_for()
+
+
+SHOWN = "document.querySelector('.rl-view-frame svg').outerHTML"
+
+
+def test_the_picture_follows_a_slider_that_is_held(lab):
+    page = start(lab, POLE)
+    page.locator(".rl-step-step").click()
+    page.locator(".rl-status", has_text="steps 1").wait_for()
+    slider = page.locator(".rl-state input").nth(2)
+    slider.scroll_into_view_if_needed()
+    told = "print(len(wb.player.timeline.branch.deeds), round(float(wb.trainer.obs['agent'][0, 2]), 2))"
+    deeds, angle = lab.ask(told).split()
+    box = slider.bounding_box()
+    present = page.evaluate(SHOWN)
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * (.5 + float(angle) / .419), middle)
+    page.mouse.down()
+    for share in (.7, .9):
+        page.mouse.move(box["x"] + box["width"] * share, middle)
+        page.wait_for_function(f"before => {SHOWN} !== before", arg=present)
+        page.locator(".rl-view-frame", has_text="so it would look").wait_for()
+        present = page.evaluate(SHOWN)
+        assert lab.ask(told) == f"{deeds} {angle}"                   # the run has not noticed
+    page.mouse.up()
+    page.locator(".rl-view-frame .rl-text", has_not_text="so it would look").wait_for()
+    assert int(lab.ask(told).split()[0]) == int(deeds) + 1
+    assert .15 < float(lab.ask(told).split()[1]) < .19
+    present = page.evaluate(SHOWN)
+    slider.focus()
+    page.keyboard.press("ArrowLeft")                                 # a press is a hold and a letting go
+    page.wait_for_function(f"before => {SHOWN} !== before", arg=present)
+    page.keyboard.press("s")                                         # the page's keys go on working
+    page.locator(".rl-status", has_text="steps 2").wait_for()
+    assert int(lab.ask(told).split()[0]) == int(deeds) + 2

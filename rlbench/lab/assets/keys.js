@@ -1,6 +1,6 @@
 // Makes the workbench around it a place for the keyboard, and tells the kernel what the page looks like.
 const KEYS = { " ": "play", n: "event", s: "step", u: "update", e: "episode", i: "iteration", r: "reset" };
-const TYPING = "input, textarea, select, [contenteditable=true], [contenteditable='']";
+const TYPING = "input:not([type=range]), textarea, select, [contenteditable=true], [contenteditable='']";
 
 function looks() {
   const dark = document.body.dataset.jpThemeLight === "false" || document.body.classList.contains("vscode-dark");
@@ -9,13 +9,13 @@ function looks() {
 
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest(TYPING)) return null;
-  if (event.key === " " && event.target.closest("button, [role=gridcell], [role=slider]")) return null;   // the button's own key
+  if (event.key === " " && event.target.closest("button, [role=gridcell], [role=slider], [type=range]")) return null;   // the button's own key
   return KEYS[event.key] ?? null;
 }
 
 function ofHand(event, taking) {                               // keys of whoever has taken over: one press is one step
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest(TYPING)) return null;
-  if (event.key.startsWith("Arrow") && event.target.closest("[role=slider]")) return null;
+  if (event.key.startsWith("Arrow") && event.target.closest("[role=slider], [type=range]")) return null;
   return taking.includes(event.key) ? event.key : null;
 }
 

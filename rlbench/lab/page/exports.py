@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['tag_html', 'row_html', 'table_html', 'part_html', 'sharp', 'picture_of', 'png_url', 'data_url', 'image_html',
-           'inside', 'themed', 'figure_html', 'shown_tables', 'opened_part', 'settings_part', 'findings_part',
-           'runs_part', 'heading_part', 'script_part', 'last_words', 'body_html', 'page_html', 'write_page']
+           'inside', 'themed', 'figure_html', 'shown_tables', 'shown_html', 'opened_part', 'opened_in', 'account_part',
+           'settings_part', 'findings_part', 'runs_part', 'heading_part', 'script_part', 'last_words', 'body_html',
+           'page_html', 'write_page']
 
 # %% ../../../nbs/8_lab/5_page/25_exports.ipynb #adc6acd0
 import base64
@@ -19,7 +20,8 @@ from ...core.settings import plain
 from ...core.state import write_text
 from .clinic import finding_html, found_words, numbers_behind
 from ..time.compare import settings_apart
-from ..pictures.components import TransitionTable, is_revealed, read_asset
+from ..pictures import widgets
+from ..pictures.components import Pane, TransitionTable, is_revealed, read_asset
 from .controls import counters, summary
 from ..pictures.drawing import small_png
 from ..time.histories import checked_name, write_script
@@ -109,26 +111,46 @@ def figure_html(card, trainer):
     return f"<figure>{caption}{picture}</figure>" if light else ""
 
 # %% ../../../nbs/8_lab/5_page/25_exports.ipynb #4c50a283
-def shown_tables(title, widget):
-    "The rows that stand in tables on the page"
+def shown_tables(title, widget, words=""):
+    "The rows that stand in tables on the page, and words for them"
     tables = [one for one in inside(widget) if isinstance(one, TransitionTable) and one.page["rows"]]
     parts = []
     for one in tables:
         order = one.orders.get(one.order, f"by {one.order}")
         columns, rows, _, total = one.page.values()
-        told = f"{title}: {len(rows)} of {total:,} rows, {order}"
-        parts.append(tag_html("h3", told) + table_html(columns, [("", row) for row in rows]))
+        head = tag_html("h3", f"{title}: {len(rows)} of {total:,} rows, {order}")
+        parts.append(head + tag_html("p", words, "soft") + table_html(columns, [("", row) for row in rows]))
     return "".join(parts)
 
+# %% ../../../nbs/8_lab/5_page/25_exports.ipynb #d2ee1e23
+def shown_html(widget):
+    "Words and pictures of a widget and of all that is in it, as far as they are to be seen"
+    if not is_revealed(widget): return ""
+    if isinstance(widget, widgets.HTML): return widget.value
+    if isinstance(widget, Pane):
+        return f"<figure>{widget.html}</figure>" if widget.html else ""
+    parts = "".join(map(shown_html, getattr(widget, "children", ())))
+    kind = " class='across'" if isinstance(widget, widgets.HBox) else ""
+    return f"<div{kind}>{parts}</div>" if parts else ""
+
 # %% ../../../nbs/8_lab/5_page/25_exports.ipynb #10e3aae3
-def opened_part(view):
-    "The transition that is opened in a view, with its pictures; nothing where none is"
+def opened_part(title, row, *boxes): # widgets
+    "What is said and drawn of a row that is opened; nothing where none is"
+    opened = "".join(map(shown_html, boxes))
+    return f"{tag_html('h3', f'{title}: row {row}')}<div class='opened'>{opened}</div>" if opened else ""
+
+# %% ../../../nbs/8_lab/5_page/25_exports.ipynb #2a273a8b
+def opened_in(view):
+    "The transition that is opened in a view"
     opened = view.transition
-    if opened is None or opened.row is None: return ""
-    seen = [box.children for box in opened.boxes if is_revealed(box)]
-    pictures = [f"<figure>{caption.value}{frame.html}</figure>" for caption, frame in seen]
-    head = tag_html("h3", f"{view.title}: row {opened.row}")
-    return f"{head}<div class='opened'>{opened.words.value}{''.join(pictures)}</div>"
+    return opened_part(view.title, opened.row, opened.widget) if opened else ""
+
+# %% ../../../nbs/8_lab/5_page/25_exports.ipynb #92f83324
+def account_part(explained): # an ExplainPanel
+    "The last update row by row, if somebody has asked, and the row that is opened"
+    title = "The last update"
+    table = shown_tables(title, explained.widget, repr(explained.account))
+    return table + opened_part(title, explained.table.selected, explained.line, explained.picture)
 
 # %% ../../../nbs/8_lab/5_page/25_exports.ipynb #268a5bf6
 def settings_part(trainer):
@@ -194,9 +216,8 @@ def body_html(page):
     trainer = player.trainer
     cards = page.shown()
     views = "".join(figure_html(card, trainer) for card in cards)
-    tables = [shown_tables(card.view.title, card.widget) for card in cards]
-    tables += [opened_part(card.view) for card in cards]
-    tables.append(shown_tables("The last update", page.account.widget))
+    tables = [shown_tables(card.view.title, card.widget, card.view.text()) + opened_in(card.view) for card in cards]
+    tables.append(account_part(page.account))
     stops = tag_html("pre", player.stops) if player.stops.conditions else ""
     parts = [heading_part(player, page.choice.who), f"<div class='cards'>{views}</div>",
              part_html("Tables", *tables), settings_part(trainer), findings_part(page.doctor.diagnosis),

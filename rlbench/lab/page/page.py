@@ -48,6 +48,7 @@ from ..views.updates import GradientView, TargetsView, UpdateView
 from ..views.value_views import GridValues, ValueSurface, ValueTrace
 from ..views.views import ActionBars, EnvFrame, LearningCurve
 from .world_panel import WorldPanel
+from ...training.by_hand import state_shown
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #b2857426
 VIEWS = (LearningCurve, EpisodeLengths, EnvFrame, BanditView, GridValues, ChainValues, ValueSurface, PolicyMap,
@@ -303,7 +304,7 @@ class Counter(Orders):
         self.time = TimePanel(player)
         self.account = ExplainPanel(player, self.looked_at)
         self.hand = HandPanel(player, self.order, self.looked_at, self.keys)
-        self.world = WorldPanel(player, self.order)
+        self.world = WorldPanel(player, self.order, self.imagine)
         self.keys.on_number(self.meaning.ask)
         looks = [part.look for part in (self.hand, self.forks, self.doctor, self.account, self.time)]
         self.asked = styled(widgets.HBox([self.stops.widget, *looks, self.judge.widget]), "rl-bar", "rl-asked")
@@ -311,6 +312,15 @@ class Counter(Orders):
     def looked_at(self):
         "Whose views are shown"
         return self.choice.who
+
+    def imagine(self, state): # None: the present one
+        "The environment's picture shows a state that nobody has put it into"
+        trainer = self.player.trainer
+        for card in [card for card in self.on_page() if card.view.imagine]:
+            if state is None: self.draw(card, self.player, False)
+            else:
+                card.view.imagine(trainer.env, state_shown(trainer, card.view.who, None, state))
+                card.tell()
 
     def turn(self, who):
         "Somebody else is to be shown"

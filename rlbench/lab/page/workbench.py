@@ -92,7 +92,7 @@ class Writing(Looking):
     "What is written down of a run"
 
     def script(self, path=None):
-        "All that was done to the run and its forks, as code that does it again to the bit; a file, if there is a path"
+        "All that was done, on forks and on ways that were left too, as code that does it again; in a file, too"
         return self.waited(self.player.look(lambda trainer: write_script(self.player.forks, path)))
 
     def notebook(self, path):
@@ -100,7 +100,7 @@ class Writing(Looking):
         return self.told(self.player.look(lambda trainer: write_notebook(self.player.forks, path)))
 
     def export(self, path):
-        "The page as one HTML file: pictures, words, tables, and the script that leads here"
+        "The page as one HTML file: pictures, words, tables, what is open, and the script that leads here"
         return self.told(self.player.look(lambda trainer: write_page(self.page, path)))
 
     def film(self, path="learning.gif", k=4, **shape):

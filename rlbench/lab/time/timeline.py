@@ -402,13 +402,17 @@ class Timeline(Chronicle):
         self.done = done_before(branch.deeds, at)
         self.arrive()
 
+    def twin(self, path):
+        "A second trainer at the end of a path"
+        twin = self.trainer.fresh()
+        with closed_if_it_fails(twin): lead(twin, self.album.shelf, path)
+        return twin
+
     def fork(self, to=None, n=None, branch=None, **changes):
         "A second trainer at an event (None: here) with some settings changed"
         if to is None: return self.trainer.fork(**changes)
-        twin = self.trainer.fresh()
-        with closed_if_it_fails(twin):
-            lead(twin, self.album.shelf, self.path_to(to, n, branch))
-            twin.set(**changes)
+        twin = self.twin(self.path_to(to, n, branch))
+        with closed_if_it_fails(twin): twin.set(**changes)
         return twin
 
     def do(self, act, text=None): # text: as code; None: words that say so

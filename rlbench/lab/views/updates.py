@@ -311,7 +311,8 @@ class TargetsView(View):
         lines = [cells_of_update(self.last, self.terms, i, trainer.env, space) for i in page]
         table.show(["obs", "act", *TERMS], lines, page, len(rows), moving)
         without = "no update yet" if self.last is None else "the targets of this update have no terms"
-        self.said = sum_text(self.terms, page[0]) if len(page) else without
+        told = table.selected if 0 <= table.selected < len(rows) else next(iter(page), None)
+        self.said = without if told is None else sum_text(self.terms, told)
 
     def wanted(self, row):
         "A click on a row: it is explained when there is time"

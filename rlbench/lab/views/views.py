@@ -59,6 +59,7 @@ class View(Awaited):
     shared = False  # True: shows what is the same for all behaviours, so one is enough
     said = ""       # what is shown, in words
     put = None      # put(obs), set by the workbench: an episode of the first environment begins there
+    imagine = None      # imagine(env, obs) shows another state as it would be, until the next picture
     table = None        # the TransitionTable in it
     transition = None   # the TransitionView in it
 
@@ -159,15 +160,24 @@ class EnvFrame(View):
         self.shown = picture
         self.image.show(look_html(picture, moving), moving)
 
-    def draw(self, trainer, moving):
-        try: look = look_of(trainer.env.first)
+    def paint(self, find, words, moving): # find() -> a single environment
+        "An environment and words, or why it cannot be drawn"
+        try: look = look_of(find())
         except Exception as problem:
             self.show(NO_PICTURE, moving)
             self.said = why_no_picture(problem)
             return
         if look is None: return
         self.show(look, moving)
-        self.said = f"observation {in_words(trainer.obs[self.who][0], 8)}"
+        self.said = words
+
+    def draw(self, trainer, moving):
+        told = in_words(trainer.obs[self.who][0], 8)
+        self.paint(lambda: trainer.env.first, f"observation {told}", moving)
+
+    def imagine(self, env, obs):
+        told = in_words(obs, 8)
+        self.paint(lambda: env.showing(obs), f"so it would look: observation {told}", moving=False)
 
     def tile(self):
         if self.shown is None: return None
