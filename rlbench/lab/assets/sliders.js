@@ -18,9 +18,10 @@ function render({ model, el, signal }) {
   };
   const lines = model.get("parts").map(([name, low, high], i) => {
     const line = document.createElement("label");
-    const said = document.createElement("output"), input = document.createElement("input");
+    const said = document.createElement("b"), input = document.createElement("input");
     Object.assign(input, { type: "range", min: low, max: high, step: (high - low) / 400 });
     line.title = model.get("tip");
+    input.setAttribute("aria-label", name);
     line.append(name, said, input);
     const show = (x) => {
       input.value = x;                                         // no farther than its ends
