@@ -1,9 +1,11 @@
 "Shared by all tests: settings that make every algorithm learn within a few dozen steps"
 import dataclasses
+import os
 import signal
 
 import pytest
 
+os.environ |= dict(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")    # before numpy is there: one process for each core
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:      # as a shell starts what it leaves in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
