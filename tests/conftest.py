@@ -1,9 +1,12 @@
 "Shared by all tests: settings that make every algorithm learn within a few dozen steps"
 import dataclasses
+import gc
+import os
 import signal
 
 import pytest
 
+os.environ |= dict(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")    # before numpy is there: one process for each core
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:      # as a shell starts what it leaves in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -27,6 +30,12 @@ def small(cls, **more):
     "Settings out of SMALL that an algorithm has, and more of one's own"
     names = {field.name for field in dataclasses.fields(cls)}
     return {name: value for name, value in SMALL.items() if name in names} | more
+
+
+def pytest_collection_finish():
+    "What is imported and collected by now stays, and need not be looked through for garbage"
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -91,6 +91,7 @@ def test_the_testbed_is_the_books(curves, name):
     assert within(regret.sum(0), lost)
 
 
+@pytest.mark.long
 def test_the_figures_orders(curves):
     def share(name, first=-100, last=None):
         return curves(name)[1][first:last].mean()

@@ -48,10 +48,6 @@ def alone(code, folder):
     return done.stderr
 
 
-def test_in_python(tmp_path):
-    alone(PYTHON, tmp_path)
-
-
-def test_on_the_command_line(tmp_path):
-    said = alone(COMMANDS, tmp_path)
+def test_in_python_and_on_the_command_line(tmp_path):
+    said = alone(PYTHON + COMMANDS, tmp_path)
     assert "no picture" in said and "rlbench[render]" in said

@@ -28,7 +28,7 @@ STEPS = {               # name -> (command, limit in seconds)
     "sync": (tool("sync", "--check"), 120),
     "readme": (tool("readme", "--check"), 120),
     "pages": (tool("pages", "--check"), 120),
-    "lint": ([*PYTEST, *LINTS], 300),
+    "lint": ([*TWO, *LINTS], 300),
     "reading": (tool("reading_cost", "--check"), 120),
     "notebooks": (tool("notebooks"), 1500),
     "tests": ([*TWO, "-m", "not long", "--durations=10", *(f"--ignore={path}" for path in (*LINTS, BROWSER))], 1800),

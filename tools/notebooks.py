@@ -8,12 +8,14 @@ a process in which everything large is imported already: a first optimiser alone
 """
 import argparse
 import gc
+import os
 import sys
 from multiprocessing import get_context
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+os.environ["OPENBLAS_NUM_THREADS"] = "1"    # before numpy is there: two processes already fill two cores
 
 
 def run(path):

@@ -218,10 +218,10 @@ TRAITS = ("on_policy", "offline", "control", "recurrent", "masked", "exact")
 
 def row_about(name, cls):
     "What an algorithm can do, as a dictionary"
-    pairs = [(o, a) for o in SPACES for a in SPACES if handles(cls, SPACES[o], SPACES[a])]
-    row = dict(algorithm=name)
-    row["observations"] = spaces_text({observations for observations, _ in pairs})
-    row["actions"] = spaces_text({actions for _, actions in pairs})
+    everything = SPACES.values()
+    observed = {name for name, seen in SPACES.items() if any(handles(cls, seen, act) for act in everything)}
+    acted = {name for name, act in SPACES.items() if any(handles(cls, seen, act) for seen in everything)}
+    row = dict(algorithm=name, observations=spaces_text(observed), actions=spaces_text(acted))
     for trait in TRAITS:
         row[trait] = getattr(cls, trait)
     row["notebook"] = notebook_of(cls)

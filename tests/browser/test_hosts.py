@@ -2,7 +2,7 @@
 import pytest
 
 from tests.browser.conftest import READY, RUN_ALL
-from tests.browser.test_workbench import CARTPOLE, CLIFF, counter, paused, shot
+from tests.browser.test_workbench import CARTPOLE, CLIFF, OTHER_STEPS, counter, paused, shot
 
 
 def in_notebook(lab, code):
@@ -26,7 +26,7 @@ def test_other_hosts_step_and_play(lab, show, code):
     before = counter(page, "steps")
     page.locator(".rl-play").click()
     page.locator(".rl-status", has_text="Playing").wait_for()
-    page.wait_for_timeout(1500)
+    page.wait_for_function(OTHER_STEPS, arg=before)
     page.locator(".rl-pause").click()
     paused(page)
     assert counter(page, "steps") > before > 0

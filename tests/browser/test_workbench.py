@@ -183,7 +183,7 @@ def test_a_small_world_is_clicked_and_read_by_keyboard(lab):
     assert min(page.evaluate(SHADE, [words.element_handle(), "fill"])) > 150          # bright words on a dark card
     assert max(page.evaluate(SHADE, [page.locator(".rl-view-curve").element_handle(), "backgroundColor"])) < 80
     page.locator(".rl-play").click()
-    page.wait_for_timeout(2000)
+    page.wait_for_timeout(500)
     page.locator(".rl-pause").click()
     paused(page)
     shot(page, "cliff-qlearning-dark")
@@ -264,7 +264,7 @@ def test_running_the_cell_again_leaves_no_thread(lab):
     page = start(lab, CARTPOLE)
     page.locator(".rl-play").click()
     page.locator(".rl-status", has_text="Playing").wait_for()
-    for _ in range(3): lab.run_all()
+    for _ in range(2): lab.run_all()
     page.locator(".rl-status", has_text="Ready").wait_for()
     assert workers(lab) == "1"
 
