@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-os.environ |= dict(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")    # before numpy is there: one process for each core
+os.environ["OPENBLAS_NUM_THREADS"] = "1"    # before numpy is there: two workers already fill two cores
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:      # as a shell starts what it leaves in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -68,11 +68,7 @@ def test_what_is_kept_is_not_run_again_and_what_changed_is(tmp_path, monkeypatch
     assert "reached" in page([row])
 
 
-@pytest.mark.parametrize("name", [
-    "bc-cartpole",
-    pytest.param("qlearning-cliff", marks=pytest.mark.long),
-    pytest.param("count-bonus-lake", marks=pytest.mark.long),
-])
+@pytest.mark.parametrize("name", ["qlearning-cliff", "count-bonus-lake", "bc-cartpole"])
 def test_the_quickest_rows_come_out(name):
     row = learning.train_one(name, seed=0)
     assert row["mean"] >= TASKS[name].level
