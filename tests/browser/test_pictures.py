@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from rlbench.lab.pictures.components import read_asset
 from rlbench.lab.pictures.scene import Line, Sheet, Window, painted
 from tests.browser.test_workbench import CARTPOLE, paused, start
 
@@ -54,6 +55,30 @@ def test_with_two_device_pixels_to_one_a_picture_is_sharp(browser):
     assert twice.shape == blown_up.shape == (80, 240)
     steps = [np.abs(np.diff(picture, axis=1)).max(0) for picture in (twice, blown_up)]
     assert (steps[0] > 60).sum() > 1.3 * (steps[1] > 60).sum() > 0
+
+
+PANE = """async ([source, frames]) => {
+  const pane = (await import(URL.createObjectURL(new Blob([source], {type: 'text/javascript'})))).default;
+  const heard = {}, el = document.createElement('div'), signal = new AbortController().signal;
+  const model = {get: name => name === 'key' ? 'one' : '', on: (name, hear) => { heard[name] = hear; }, off: () => {}};
+  pane.initialize({model});
+  pane.render({model, el, signal});
+  const seen = [];
+  for (const frame of frames) {
+    heard['msg:custom']({one: frame});
+    await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+    seen.push(el.innerHTML);
+  }
+  return seen; }"""
+
+
+def test_a_picture_becomes_the_next_one_whatever_marks_there_were(browser):
+    rng = np.random.default_rng(0)
+    marks = ["<text>a</text>", "<text>b</text>", "<rect></rect>", "<path></path>", "<g><text>c</text><rect></rect></g>"]
+    frames = [f"<svg>{''.join(rng.choice(marks, rng.integers(0, 7)))}</svg>" for _ in range(200)]
+    page = browser.new_page()
+    assert page.evaluate(PANE, [read_asset("pane.js"), frames]) == frames
+    page.close()
 
 
 SHARP = """() => { const svg = document.querySelector('.rl-image-curve svg'), box = svg.getBoundingClientRect();

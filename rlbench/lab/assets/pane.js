@@ -18,13 +18,13 @@ function become(node, next) {
 }
 
 function becomeWithin(place, next) {
-  const before = [...place.childNodes];
-  [...next.childNodes].forEach((node, i) => {
+  const before = [...place.childNodes], after = [...next.childNodes];    // of `next` some leave for the place
+  after.forEach((node, i) => {
     if (before[i]?.nodeName === node.nodeName) become(before[i], node);
     else if (before[i]) before[i].replaceWith(node);
     else place.append(node);
   });
-  for (const node of before.slice(next.childNodes.length)) node.remove();
+  for (const node of before.slice(after.length)) node.remove();
 }
 
 function initialize({ model }) {

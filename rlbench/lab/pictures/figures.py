@@ -78,8 +78,8 @@ def cover(now,         # limits so far, or None
 
 # %% ../../../nbs/8_lab/1_pictures/13_figures.ipynb #867d4458
 def ticks_between(low, high, n):
-    "Round numbers from low to high, at most about n of them"
-    step = nice_step(max((high - low) / max(1, n), 1e-12))
+    "Round numbers from low to high, about n of them: 2 to 6 where 4 are wanted"
+    step = nice_step(max(.7 * (high - low) / max(1, n), 1e-12))
     first = math.ceil(low / step - 1e-6)
     last = math.floor(high / step + 1e-6)
     return [step * k for k in range(first, last + 1)]

@@ -296,7 +296,7 @@ class LearningCurve(View):
         super().__init__(trainer, who)
         self.picture = Picture()
         self.ax = self.picture.axes(xlabel="environment steps", ylabel="return of the episode")
-        [dots] = self.ax.plot([], [], ".", color="return", markersize=2.6, alpha=.5)
+        [dots] = self.ax.plot([], [], ".", color="return", markersize=2.6, alpha=.7)
         [line] = self.ax.plot([], [], color="text", linewidth=1.8)
         self.dots = self.picture.add(dots, self.ax)
         self.line = self.picture.add(line, self.ax)
