@@ -16,7 +16,7 @@ from torch import nn
 from ..core.batch import Batch, as_numpy
 from .actor import to_tensors
 from .findings import Finding
-from .learning_findings import back_to_default
+from .learning_findings import back_to_default, bearable_entropy
 
 # %% ../../nbs/6_training/6392_update_findings.ipynb #2c81b84b
 def stored(rehearsal):
@@ -160,6 +160,12 @@ def targets_again(rehearsal):
     disc = batch.get("disc", algo.gamma * ~batch.term.bool())
     return [ret + disc * val for val in what_follows(algo, rehearsal.nets, batch.next_obs)]
 
+# %% ../../nbs/6_training/6392_update_findings.ipynb #3668f722
+def outweighed(evidence):
+    "Whether entropy is paid for so well that values say little of what the policy wants"
+    price = getattr(evidence.algo, "ent_coef", None)
+    return price is not None and price > bearable_entropy(evidence)
+
 # %% ../../nbs/6_training/6392_update_findings.ipynb #9d7b17f1
 def strange_target(evidence):
     "Targets are not the reward and what follows"
@@ -168,7 +174,7 @@ def strange_target(evidence):
         return None
     target = found.before.target
     plain = {"rew", "term", "next_obs"} <= found.batch.keys() and target.shape == found.batch.rew.shape
-    if not plain or target.ndim != 1: return None
+    if not plain or len(target) < 20 or outweighed(evidence): return None
     entropy = found.before.get("ent", torch.zeros(1)).abs().mean() * found.before.get("alpha", torch.ones(1)).mean()
     apart = min(float((again - target).abs().median()) for again in targets_again(found))
     size = float(target.std())
@@ -192,9 +198,9 @@ def distance(parts, target):
 def pushed_apart(moved, adv):
     "What is wrong with how the chances of actions moved, in words; nothing where all is well"
     together = correlation(moved, adv)
-    if together > -max(.05, 1 / len(adv)**.5):            # less is chance
+    if together > -max(.05, .5 / len(adv)**.5):            # less is chance
         return ""
-    return f"after 30 steps on one minibatch chances of actions moved against advantages: they correlate by {together:.2f}"
+    return f"after 30 steps on one minibatch chances moved against advantages: they correlate by {together:.2f}"
 
 # %% ../../nbs/6_training/6392_update_findings.ipynb #b08e1171
 def errors_of(before, after):
@@ -272,7 +278,7 @@ def against_values(evidence, tries=8):
     "The policy takes actions that its own values rank below those of chance"
     rows = evidence.greedy
     own = worth_of(evidence, rows.obs, rows.act) if evidence.learner.updates >= 100 else None
-    if own is None: return None
+    if own is None or outweighed(evidence): return None
     space = copy.deepcopy(evidence.spec.action_space)
     space.seed(0)
     n = len(rows.rew)
