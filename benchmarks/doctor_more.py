@@ -5,9 +5,14 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from benchmarks.doctor_cases import DQN_FAST, POLE, SWING, case, spoilt
+from benchmarks.doctor_cases import DQN_FAST, POLE, SWING, NeverFollows, case, spoilt
 from rlbench.algos.a2c import A2C
+from rlbench.algos.c51 import C51
 from rlbench.algos.dqn import DQN
+from rlbench.algos.ppo import PPO
+from rlbench.algos.qlearning import QLearning
+from rlbench.algos.reinforce import REINFORCE
+from rlbench.algos.sac import SAC
 from rlbench.core.batch import Batch
 
 CLIFF = "rlbench/CliffWalk-v0"
@@ -103,6 +108,115 @@ class Against(A2C):
         return data, todo
 
 
+class Shuffled(PPO):
+    "Gives each advantage to another row"
+
+    def targets(self, nets, rows, noise):
+        data, todo = super().targets(nets, rows, noise)
+        data.adv = data.adv.roll(37)
+        return data, todo
+
+
+class NoBootstrap(PPO):
+    "Counts nothing that follows"
+
+    def targets(self, nets, rows, noise):
+        return super().targets(nets, Batch(rows, term=torch.ones_like(rows.term)), noise)
+
+
+class OtherAction(PPO):
+    "Stores the probability of the action that it does not take"
+
+    def act(self, nets, obs, noise, carry):
+        act, more, carry = super().act(nets, obs, noise, carry)
+        return 1 - act, more, carry
+
+
+class Deaf(PPO):
+    "A policy that no gradient moves"
+
+    def nets(self, spec, rng):
+        nets = super().nets(spec, rng)
+        nets.policy.requires_grad_(False)
+        return nets
+
+
+class AllAlike(A2C):
+    "The same advantage for every action"
+
+    def targets(self, nets, rows, noise):
+        data, todo = super().targets(nets, rows, noise)
+        data.adv = torch.ones_like(data.adv)
+        return data, todo
+
+
+class Backwards(REINFORCE):
+    "Returns in the wrong order"
+
+    def targets(self, nets, rows, noise):
+        data, todo = super().targets(nets, rows, noise)
+        data.adv = data.ret.flip(0) - data.val
+        return data, todo
+
+
+class SameObservation(DQN):
+    "Takes what was seen for what followed"
+
+    def judged(self, nets, rows, noise):
+        return super().judged(nets, Batch(rows, next_obs=rows.obs), noise)
+
+
+class Perverse(DQN):
+    "Does what it thinks worst"
+
+    def choose(self, q, noise, mask=None):
+        return super().choose(-q, noise, mask)
+
+
+class Gloomy(DQN):
+    "Expects the worst of what follows"
+
+    @torch.no_grad()
+    def target(self, nets, batch):
+        return batch.ret + batch.disc * nets.target(batch.next_obs).amin(-1)
+
+
+class Unpaid(C51):
+    "Takes rewards for costs"
+
+    def judged(self, nets, rows, noise):
+        return super().judged(nets, Batch(rows, rew=-rows.rew), noise)
+
+
+class Downhill(SAC):
+    "A policy that climbs down its critics"
+
+    def actor_losses(self, nets, worth, ent):
+        yield from super().actor_losses(nets, -worth, ent)
+
+
+class OtherActions(SAC):
+    "Critics that are shown the actions of other rows"
+
+    def judged(self, nets, rows, noise):
+        data = super().judged(nets, rows, noise)
+        data.act = data.act.roll(1, 0)
+        return data
+
+
+class Away(QLearning):
+    "A table that moves away from its targets"
+
+    def update(self, nets, batch):
+        before = nets.q.values.clone()
+        parts = super().update(nets, batch)
+        nets.q.values.copy_(2 * before - nets.q.values)
+        return parts
+
+
+ELSEWHERE = np.random.default_rng(0)        # chance that no environment knows of, and that no state brings back
+
+
 def any_order(env, obs):
     return env.np_random.permutation(obs)
 
@@ -155,7 +269,27 @@ MORE_FAULTS = {
     "epsilon: 1, table": case("only_exploration", env=CLIFF, algo="qlearning", steps=5000, epsilon=1.),
     "dqn counts past the end": case("past_the_end", **BRIEF | dict(algo=Forgetful())),
     "dqn climbs": case("wrong_push", "impossible_values", **BRIEF | dict(algo=Uphill())),
-    "a2c against its advantages": case("wrong_sign", algo=Against()),
+    "advantages of other rows": case("strange_advantage", algo=Shuffled()),
+    "advantages without what follows": case("other_rows", "strange_advantage", algo=NoBootstrap()),
+    "advantages all alike": case("strange_advantage", algo=AllAlike()),
+    "returns in the wrong order": case("strange_advantage", algo=Backwards()),
+    "probabilities of the other action": case("strange_chance", algo=OtherAction()),
+    "policy that no gradient moves": case("untouched_weights", algo=Deaf()),
+    "target network that nobody renews": case("untouched_weights", **BRIEF | dict(algo=NeverFollows())),
+    "dqn values what it left": case("other_rows", **BRIEF | dict(algo=SameObservation(n_step=1))),
+    "dqn does the worst": case("against_values", **BRIEF | dict(algo=Perverse())),
+    "dqn expects the worst": case("strange_target", **BRIEF | dict(env="Acrobot-v1", algo=Gloomy(n_step=1))),
+    "c51, rewards as costs": case("other_rows", **BRIEF | dict(algo=Unpaid())),
+    "c51, returns up to 2": case("strange_target", **BRIEF | dict(algo="c51", v_min=0., v_max=2.)),
+    "sac goes down": case("against_values", **SMALL | dict(algo=Downhill())),
+    "sac, actions of other rows": case("other_rows", **SMALL | dict(algo=OtherActions())),
+    "table that moves away": case("wrong_push", env=CLIFF, algo=Away(lr=.1), steps=3000),
+    "reward: at the end, which is a limit": case("late_reward", env=wrapped("Acrobot-v1", PaidLate), steps=8000),
+    "reward: noise from elsewhere": case(
+        "noisy_reward", env=spoilt(POLE, reward=lambda env, rew: rew + 50 * ELSEWHERE.normal())),
+    "observation: noise from elsewhere": case(
+        "noisy_observation", env=spoilt(POLE, wide=True, obs=lambda env, obs: obs + 20 * ELSEWHERE.normal(size=4))),
+    "a2c against its advantages": case("strange_advantage", algo=Against()),
 }
 MORE_HEALTHY = {
     "trpo, Pendulum": case(env=SWING, algo="trpo", steps=8000),
@@ -169,5 +303,6 @@ MORE_HEALTHY = {
     "monte_carlo, Blackjack": case(env="Blackjack-v1", algo="monte_carlo", steps=5000),
     "sac, MountainCarContinuous": case(env="MountainCarContinuous-v0", algo="sac", steps=800, hidden=(32, 32)),
     "recurrent_ppo, StatelessCartPole": case(env="rlbench/StatelessCartPole-v0", algo="recurrent_ppo", steps=4000),
+    "ppo, Probe-Match": case(env="rlbench/Probe-Match-v0", steps=8000),
     "dqn, LunarLander": case(env="LunarLander-v3", algo="dqn", steps=2000),
 }

@@ -43,7 +43,8 @@ def test_a_fault_is_named(name):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["reward: noise", "max_grad_norm: .0001", "end: at random"])
+@pytest.mark.parametrize("name", ["reward: noise", "max_grad_norm: .0001", "end: at random", "advantages of other rows",
+                                  "dqn does the worst", "policy that no gradient moves"])
 def test_a_fault_of_the_second_set_is_named(name):
     case = MORE_FAULTS[name]
     assert set(case.make().diagnose().names[:2]) & set(case.named)
@@ -53,6 +54,12 @@ def test_a_fault_of_the_second_set_is_named(name):
 @pytest.mark.parametrize("name", ["ppo, CartPole, early", "qlearning, CliffWalk"])
 def test_nothing_is_found_where_nothing_is_wrong(name):
     assert HEALTHY[name].make().diagnose() == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_environment_that_cannot_go_back_is_looked_at_all_the_same():
+    case = MORE_FAULTS["reward: noise from elsewhere"]
+    assert "noisy_reward" in case.make().diagnose().names[:2]
 
 
 def test_names_are_those_of_the_checks():

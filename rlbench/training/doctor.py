@@ -19,6 +19,7 @@ from .findings import TASK_CHECKS
 from .hidden_findings import HIDDEN_CHECKS
 from .learning_findings import LEARNING_CHECKS
 from .setting_findings import strange_setting
+from .update_findings import UPDATE_CHECKS
 
 # %% ../../nbs/6_training/6395_doctor.ipynb #b423f6b6
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Diagnosis(list):
         return self.table()._repr_html_() if self else f"<p>{html.escape(repr(self))}</p>"
 
 # %% ../../nbs/6_training/6395_doctor.ipynb #bea0fdf3
-CHECKS = TASK_CHECKS + HIDDEN_CHECKS + [strange_setting] + LEARNING_CHECKS
+CHECKS = TASK_CHECKS + HIDDEN_CHECKS + [strange_setting] + LEARNING_CHECKS + UPDATE_CHECKS
 
 def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"

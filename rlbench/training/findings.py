@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.batch import columns, each
 from ..core.spaces import parts_of
-from .evidence import episodes_of
+from .evidence import episodes_of, no_better
 
 # %% ../../nbs/6_training/638_findings.ipynb #245913cf
 @dataclass(frozen=True)
@@ -181,15 +181,26 @@ def unscaled_observation(evidence):
             numbers={f"dimension {i}": seen[:, i] for i in wide[:2]})
     return None
 
+# %% ../../nbs/6_training/638_findings.ipynb #a0008c71
+def within_episodes(rows, lag):
+    "Numbers of the rows whose episode goes on for at least `lag` more steps of the recording"
+    ends = rows.term | rows.trunc
+    episode = np.cumsum(ends) - ends
+    there = np.arange(len(ends) - lag)
+    return there[episode[there] == episode[there + lag]]
+
 # %% ../../nbs/6_training/638_findings.ipynb #17426b99
 def noisy_observation(evidence):
     "No dimension of an observation has to do with what it was a step before"
+    there = [within_episodes(rows, 1) for rows in all_steps(evidence)]
+    shift = np.cumsum([0] + [len(rows) for rows in all_steps(evidence)][:-1])
+    first = np.concatenate([rows + start for rows, start in zip(there, shift)])
     for name, seen in numbers_seen(evidence):
-        now = seen[1:] - seen.mean(0)
-        before = seen[:-1] - seen.mean(0)
-        scale = np.maximum((now**2).mean(0), 1e-12)
-        together = np.abs((now * before).mean(0) / scale)
-        if len(seen) < 200 or together.max() > .15 or not np.ptp(seen): continue
+        away = seen - seen.mean(0)
+        scale = np.maximum((away**2).mean(0), 1e-12)
+        together = np.abs((away[first + 1] * away[first]).mean(0) / scale) if len(first) else np.ones(1)
+        if len(first) < 200 or together.max() > .15 or not np.ptp(seen):
+            continue
         return Finding(
             "noisy_observation", f"what dimensions of the observation show correlates by {together.max():.2f} at most "
             "with what they showed a step before",
@@ -225,14 +236,6 @@ def all_that_followed(rows):
         change = (then.astype(float) - now).reshape(len(now), -1)
         yield from change.T[:64]                          # of a picture a few will do
 
-# %% ../../nbs/6_training/638_findings.ipynb #a0008c71
-def within_episodes(rows, lag):
-    "Numbers of the rows whose episode goes on for at least `lag` more steps of the recording"
-    ends = rows.term | rows.trunc
-    episode = np.cumsum(ends) - ends
-    there = np.arange(len(ends) - lag)
-    return there[episode[there] == episode[there + lag]]
-
 # %% ../../nbs/6_training/638_findings.ipynb #424c5b73
 def effects_after(rows,
                   lag): # steps; below 0: of what happened before
@@ -257,7 +260,8 @@ def has_effect(rows):
 def idle_actions(evidence):
     "What follows does not depend on the action"
     rows = evidence.chance
-    if isinstance(rows.act, dict) or len(rows.rew) < 100: return None
+    if isinstance(rows.act, dict) or len(rows.rew) < 100 or not no_better(evidence):
+        return None
     group = groups_of_actions(rows.act)
     if has_effect(rows) or len(np.unique(group)) < 2 or np.bincount(group).max() > .98 * len(group):
         return None
@@ -285,7 +289,7 @@ def limit_as_end(evidence):
         "a limit of time that is reported as an end teaches that nothing comes after it, which the observation does "
         "not show",
         "return truncated=True instead of terminated=True at the limit, or show the time that is left",
-        weight=.6, changes={},
+        weight=.7, changes={},
         numbers={"steps of an episode": length})
 
 # %% ../../nbs/6_training/638_findings.ipynb #2a36591c

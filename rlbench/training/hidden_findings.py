@@ -211,17 +211,19 @@ def ends_by_chance(evidence):
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #ed277bc2
 def late_reward(evidence):
-    "Nothing is paid before the end, and then for how long it lasted"
+    "Nothing is paid before the end, and then for how long it lasted, or for being cut"
     episodes = seen_whole(evidence)
     before = ~(all_rows(evidence, "term") | all_rows(evidence, "trunc"))
     if len(episodes.ret) < 5 or episodes.length.mean() < 3 or all_rows(evidence, "rew")[before].any():
         return None
-    if len(np.unique(episodes.ret)) < 4 or not np.ptp(episodes.length):
-        return None
-    if abs(np.corrcoef(episodes.ret, episodes.length)[0, 1]) < .9: return None
+    cut = all_rows(evidence, "trunc")
+    paid_when_cut = cut.any() and all_rows(evidence, "rew")[cut].all()        # a goal would not pay for that
+    varied = len(np.unique(episodes.ret)) >= 4 and np.ptp(episodes.length) > 0
+    in_proportion = varied and abs(np.corrcoef(episodes.ret, episodes.length)[0, 1]) >= .9
+    if not (paid_when_cut or in_proportion): return None
     return Finding(
-        "late_reward", f"in {len(episodes.ret)} episodes nothing was paid before the last step, and then in proportion "
-        "to the steps that there had been",
+        "late_reward", f"in {len(episodes.ret)} episodes nothing was paid before the last step, and then "
+        f"{'in proportion to the steps that there had been' if in_proportion else 'even where it was cut'}",
         "each step has to be credited with what came long after it",
         "pay in each step what it earned; or gae_lambda near 1, whole returns, a larger n_step",
         weight=.7, changes=dict(gae_lambda=1.) if getattr(evidence.algo, "gae_lambda", 1.) < .9 else {},
