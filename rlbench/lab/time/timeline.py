@@ -301,7 +301,7 @@ class Chronicle(Trail):
                  lines=None,    # of code that lead to where it is; None: as it tells itself
                  file=None,     # that they load
                  budget=256,    # MB, for all snapshots
-                 share=.01):    # of the time, for taking them
+                 share=.006):   # of the time, for taking them
         super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share))
         self.file = file
         self.stamp = stamp_of(file)
