@@ -139,7 +139,7 @@ FAMILIES = {
             note="a tenth of a step short; -81.5 with gamma 0.98 and a rate from 0.001, the rest by default"),
         "dqn-lunar-lander": tuned(
             "LunarLander-v3", "dqn", 250, "SLM-Lab's double DQN with priorities: 266 within as many steps", long=True),
-        "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 3, settings=MINATAR_DQN),
+        "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 10, preset="tuned"),
         "dqn-minatar-asterix": minatar("Asterix", "dqn", 300_000, 3, settings=MINATAR_DQN),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, settings=MINATAR_DQN),
         "r2d2-cartpole": Task(

@@ -104,6 +104,9 @@ IN_MUJOCO = {
 GAMES = dict(lr="linear(0.0005, 0.00005, 1000000)", epsilon="linear(1, 0.05, 100000)")
 
 IN_MINATAR = {
+    ("MinAtar/Breakout-v1", "dqn"): Preset("dqn-minatar-breakout", 300_000, dict(
+        lr="linear(0.0005, 0.00005, 300000)", epsilon="linear(1, 0.05, 60000)", batch_size=32, gradient_steps=1,
+        buffer_size=100_000)),
     ("MinAtar/Breakout-v1", "pqn"): Preset("pqn-minatar-breakout", 1_000_192, GAMES),
     ("MinAtar/Asterix-v1", "pqn"): Preset("pqn-minatar-asterix", 1_000_192, GAMES),
     ("MinAtar/SpaceInvaders-v1", "pqn"): Preset("pqn-minatar-space-invaders", 1_000_192, GAMES),
