@@ -68,10 +68,9 @@ def late_actions(evidence):
     "An action shows some steps later, and not before"
     rows = evidence.chance
     if isinstance(rows.act, dict) or len(rows.rew) < 100: return None
-    if max(effect_after(rows, lag) for lag in range(3)) > EFFECT / 2:
-        return None
+    at_once = max(effect_after(rows, lag) for lag in range(3))
     effects = [effect_after(rows, lag) for lag in LAGS]
-    if max(effects) < EFFECT: return None
+    if max(effects) < max(EFFECT, 10 * at_once): return None
     lag = LAGS[int(np.argmax(effects))]
     return Finding(
         "late_actions", f"an action shows {lag} steps after it was taken (F = {max(effects):.0f}), and not before",
@@ -96,23 +95,25 @@ def is_flat(rows, i):
     act = rows.act.reshape(len(rows.act), -1)[:, i].astype(float)
     above = act > 0
     if min(above.sum(), (~above).sum()) < 50: return False
-    size = act - np.where(above, act[above].mean(), act[~above].mean())
+    sizes = [np.where(side, act - act[side].mean(), 0) for side in (above, ~above)]
     seen = [rows.obs] if isinstance(rows.obs, np.ndarray) and rows.obs.ndim == 2 else []
-    x = np.column_stack([np.where(above, 1., -1.), size, *seen])
+    x = np.column_stack([np.where(above, 1., -1.), *sizes, *seen])
     found = [slopes(x, y.astype(float)) for y in all_that_followed(rows) if np.ptp(y)]
     slope, error = max(found, key=lambda one: abs(one[0][0]) / max(one[1][0], 1e-12))
     expected = abs(slope[0]) / np.abs(act).mean()         # of the size, if a larger action did more
-    return bool(expected > 5 * error[1] and abs(slope[1]) < .3 * expected)
+    return bool(expected > 4 * error[1:3].max() and np.abs(slope[1:3]).max() < .3 * expected)
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #80a828ab
 def flat_actions(evidence):
     "How large an action is makes no difference"
     rows = evidence.chance
     if isinstance(rows.act, dict) or rows.act.dtype.kind != "f": return None
-    if np.abs(rows.act).max() < np.abs(evidence.spec.action_space.high).max() / 10:
+    space = evidence.spec.action_space
+    if np.abs(rows.act).max() < np.abs(space.high).max() / 10:
         rows = evidence.exploring                         # chance is far too shy to find the bounds
-    act = rows.act.reshape(len(rows.act), -1)
-    flat = [i for i in range(act.shape[1]) if is_flat(rows, i)]
+    taken = np.clip(rows.act, space.low, space.high)
+    act = taken.reshape(len(taken), -1)
+    flat = [i for i in range(act.shape[1]) if is_flat(Batch(rows, act=taken), i)]
     if not flat: return None
     return Finding(
         "flat_actions", f"number {told_dims('', flat)} of the action counts by its sign alone: of those on one side "
@@ -161,11 +162,13 @@ def has_neighbours(evidence):
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #eef0023f
 def unexplained(rows):
-    "Share of the variance of rewards that remains between neighbours; 1 where nothing that is seen explains it"
+    "Share of the variance of rewards that remains between neighbours, or beside a straight line, whichever is less"
     if not np.ptp(rows.rew): return 0.
     changed = Batch(rows, next_obs=rows.next_obs - rows.obs)                       # a small step has its own scale
     apart = rows.rew - rows.rew[nearest_steps(changed, ("obs", "act", "next_obs"))]
-    return float((apart**2).mean() / 2 / rows.rew.var())
+    x = np.column_stack([changed[name].reshape(len(rows.rew), -1) for name in ("obs", "act", "next_obs")])
+    beside = rows.rew - (x - x.mean(0)) @ slopes(x.astype(float), rows.rew)[0]
+    return float(min((apart**2).mean() / 2, beside.var()) / rows.rew.var())
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #a43c842b
 def ages(rows):

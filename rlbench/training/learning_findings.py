@@ -173,8 +173,9 @@ def impossible_values(evidence):
 def over_estimation(evidence):
     "The policy's values lie above the returns that it gets"
     if not in_units(evidence): return None
-    which, ret = known_returns(evidence.greedy, evidence.algo.gamma)
-    values = beliefs(evidence.learner.actor, evidence.greedy.obs)
+    rows = evidence.exploring if evidence.algo.on_policy else evidence.greedy      # whose values they are
+    which, ret = known_returns(rows, evidence.algo.gamma)
+    values = beliefs(evidence.learner.actor, rows.obs)
     if values is None or len(which) < 20: return None
     believed = values[which].mean()
     spread = ret.std() + .1 * np.abs(ret).mean()
@@ -188,14 +189,15 @@ def over_estimation(evidence):
 
 # %% ../../nbs/6_training/639_learning_findings.ipynb #9e92ef54
 def blind_critic(evidence):
-    "Values explain nothing of the returns"
-    if not in_units(evidence) or evidence.learner.updates < 100: return None
+    "Values explain nothing of the returns, and the policy is no better than chance"
+    if not in_units(evidence) or evidence.learner.updates < 100 or evidence.algo.update:
+        return None                                       # a table is no critic: nobody makes advantages of it
     which, ret = known_returns(evidence.exploring, evidence.algo.gamma)
     values = beliefs(evidence.learner.actor, evidence.exploring.obs)
     if values is None or len(which) < 100: return None
     explained = float(explained_variance(torch.as_tensor(values[which]), torch.as_tensor(ret)))
     why = MEANINGS["explained_variance"].beyond(explained)
-    if not why: return None
+    if not why or not no_better(evidence): return None
     return Finding(
         "blind_critic", f"values explain {explained:.2f} of the variance of returns; 1 is all, 0 is that of a constant",
         why,

@@ -174,7 +174,7 @@ def bearable_distance(found,
     alpha = found.before.get("alpha", torch.ones(1)).mean()
     entropy = found.before.get("ent", torch.zeros(1)).abs().mean() * alpha
     rounding = 1e-4 * found.before.target.abs().mean()
-    return .2 * size + float(entropy) if drawn else .02 * size + float(rounding)
+    return .4 * size + float(entropy) if drawn else .02 * size + float(rounding)
 
 # %% ../../nbs/6_training/6392_update_findings.ipynb #9d7b17f1
 def strange_target(evidence):
@@ -208,10 +208,11 @@ def distance(parts, target):
 # %% ../../nbs/6_training/6392_update_findings.ipynb #9e09232d
 def pushed_apart(moved, adv):
     "What is wrong with how the chances of actions moved, in words; nothing where all is well"
-    together = correlation(moved, adv)
-    if together > -max(.05, .5 / len(adv)**.5):            # less is chance
+    size = np.sqrt((moved**2).mean() * (adv**2).mean())
+    together = (moved * adv).mean() / max(size, 1e-12)    # not about their means: this sum is what a step makes larger
+    if together > -max(.05, .5 / len(adv)**.5):           # less is chance
         return ""
-    return f"after 30 steps on one minibatch chances moved against advantages: they correlate by {together:.2f}"
+    return f"after 30 steps on one minibatch chances moved against advantages: by {together:.2f}, where 1 is all with them"
 
 # %% ../../nbs/6_training/6392_update_findings.ipynb #b08e1171
 def mean_errors(before, after):
