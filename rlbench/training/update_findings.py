@@ -212,7 +212,7 @@ def pushed_apart(moved, adv):
     together = (moved * adv).mean() / max(size, 1e-12)    # not about their means: this sum is what a step makes larger
     if together > -max(.05, .5 / len(adv)**.5):           # less is chance
         return ""
-    return f"after 30 steps on one minibatch chances moved against advantages: by {together:.2f}, where 1 is all with them"
+    return f"after 30 steps on one minibatch chances moved against advantages: by {together:.2f}, 1 is all with them"
 
 # %% ../../nbs/6_training/6392_update_findings.ipynb #b08e1171
 def mean_errors(before, after):
