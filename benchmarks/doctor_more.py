@@ -42,6 +42,32 @@ class Late(gym.Wrapper):
         return self.views[0], *rest
 
 
+class PaidNextTime(gym.Wrapper):
+    "Pays with the last step what the episode before had earned"
+    sum = 0.
+    owed = 0.
+
+    def reset(self, **how):
+        self.owed = self.sum
+        self.sum = 0.
+        return self.env.reset(**how)
+
+    def step(self, action):
+        obs, rew, term, trunc, info = self.env.step(action)
+        self.sum += rew
+        return obs, self.owed if term or trunc else 0., term, trunc, info
+
+
+class OneState(gym.Wrapper):
+    "A world of which the same state is shown all along"
+
+    def reset(self, **how):
+        return 0, self.env.reset(**how)[1]
+
+    def step(self, action):
+        return 0, *self.env.step(action)[1:]
+
+
 class Frozen(gym.Wrapper):
     "Shows how the episode began, all along"
 
@@ -221,6 +247,22 @@ def any_order(env, obs):
     return env.np_random.permutation(obs)
 
 
+class Impatient(DQN):
+    "Asks the learning network what follows, and not the one that stands still"
+
+    @torch.no_grad()
+    def target(self, nets, batch):
+        return batch.ret + batch.disc * nets.q(batch.next_obs).amax(-1)
+
+
+class Timid(SAC):
+    "Hardly dares to act"
+
+    def act(self, nets, obs, noise, carry):
+        act, extra, carry = super().act(nets, obs, noise, carry)
+        return .03 * act, extra, carry
+
+
 def shaken(env, rew):
     return rew + 50 * env.np_random.normal()
 
@@ -290,6 +332,17 @@ MORE_FAULTS = {
     "observation: noise from elsewhere": case(
         "noisy_observation", env=spoilt(POLE, wide=True, obs=lambda env, obs: obs + 20 * ELSEWHERE.normal(size=4))),
     "a2c against its advantages": case("strange_advantage", algo=Against()),
+    "observation: no velocity": case(
+        "hidden_state", env=spoilt(SWING, obs=lambda env, obs: obs[[0, 1, 1]])),
+    "observation: one of all states": case(
+        "dead_observation", env=wrapped(CLIFF, OneState), algo="qlearning", steps=3000),
+    "reward: that of the episode before": case("late_reward", env=wrapped(POLE, PaidNextTime)),
+    "end: never": case(
+        "no_end", **SMALL | dict(steps=1600, env=lambda: gym.make(SWING, max_episode_steps=10**6))),
+    "end: at once": case("hasty_limit", env=spoilt(POLE, end=lambda env, term, trunc: (True, False))),
+    "gamma: 1, no end": case("long_sight", **SMALL, gamma=1.),
+    "action: a thirtieth": case("narrow_actions", **SMALL | dict(algo=Timid())),
+    "dqn asks itself": case("strange_target", **BRIEF | dict(steps=1300, algo=Impatient(n_step=1))),
 }
 MORE_HEALTHY = {
     "trpo, Pendulum": case(env=SWING, algo="trpo", steps=8000),
@@ -305,4 +358,9 @@ MORE_HEALTHY = {
     "recurrent_ppo, StatelessCartPole": case(env="rlbench/StatelessCartPole-v0", algo="recurrent_ppo", steps=4000),
     "ppo, Probe-Match": case(env="rlbench/Probe-Match-v0", steps=8000),
     "dqn, LunarLander": case(env="LunarLander-v3", algo="dqn", steps=2000),
+    "qlearning, FrozenLake, slippery": case(env=LAKE, algo="qlearning", steps=8000, lr=.1),
+    "sac, LunarLander, engines": case(
+        env=lambda: gym.make("LunarLander-v3", continuous=True), algo="sac", steps=800, hidden=(32, 32), batch_size=32),
+    "crossq, Pendulum": case(env=SWING, algo="crossq", steps=800, hidden=(32, 32)),
+    "iqn, CartPole": case(algo="iqn", steps=2000),
 }

@@ -1,4 +1,5 @@
 "The doctor looks at every algorithm, changes nothing, names what is wrong, and says nothing where nothing is"
+import time
 import warnings
 
 import gymnasium as gym
@@ -115,6 +116,21 @@ def test_slow_environments_are_looked_at_for_a_while_only():
         run = Trainer(lambda: Slow(gym.make("CartPole-v1")), "ppo", n_steps=16, num_envs=1, check_env=False).run(32)
     found = run.diagnose(steps=10_000, seconds=.3)
     assert 0 < len(found.evidence.exploring.rew) < 10_000
+    assert set(found.evidence.cut) == {"exploring", "greedy", "chance"} and "give more seconds" in repr(found)
+
+
+def test_a_thread_that_only_waits_is_stopped_by_the_clock():
+    class Asleep(gym.Wrapper):
+        def step(self, action):
+            time.sleep(.02)
+            return self.env.step(action)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = Trainer(lambda: Asleep(gym.make("CartPole-v1")), "ppo", n_steps=16, num_envs=1, check_env=False).run(16)
+    begun = time.perf_counter()
+    assert run.diagnose(steps=10_000, seconds=.1).evidence.cut
+    assert time.perf_counter() - begun < 20
 
 
 def test_the_advice_goes_to_the_behaviour_that_was_looked_at():

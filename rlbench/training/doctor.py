@@ -18,7 +18,7 @@ from .evidence import examine
 from .findings import TASK_CHECKS
 from .hidden_findings import HIDDEN_CHECKS
 from .learning_findings import LEARNING_CHECKS
-from .setting_findings import strange_setting
+from .setting_findings import SETTING_CHECKS
 from .update_findings import UPDATE_CHECKS
 
 # %% ../../nbs/6_training/6395_doctor.ipynb #b423f6b6
@@ -81,15 +81,24 @@ class Diagnosis(list):
         rows = [(i, one.name, one.seen, one.why, one.advice) for i, one in enumerate(self)]
         return TextTable(("", "finding", "seen", "why it matters", "what to try"), rows)
 
+    @property
+    def warning(self):
+        "What weakens all checks, in words; nothing where nothing does"
+        cut = getattr(self.evidence, "cut", ())
+        if not cut: return ""
+        return f"Time was up before all steps were recorded ({', '.join(cut)}), so less is seen: give more seconds."
+
     def __repr__(self):
-        if not self: return f"Diagnosis(nothing found in {self.evidence!r})"
-        return "\n\n".join(f"{i}. {one.name}: {one}" for i, one in enumerate(self))
+        told = [f"{i}. {one.name}: {one}" for i, one in enumerate(self)]
+        if not told: told = [f"Diagnosis(nothing found in {self.evidence!r})"]
+        return "\n\n".join(filter(None, [*told, self.warning]))
 
     def _repr_html_(self):
-        return self.table()._repr_html_() if self else f"<p>{html.escape(repr(self))}</p>"
+        if not self: return f"<p>{html.escape(repr(self))}</p>"
+        return self.table()._repr_html_() + f"<p>{self.warning}</p>" * bool(self.warning)
 
 # %% ../../nbs/6_training/6395_doctor.ipynb #bea0fdf3
-CHECKS = TASK_CHECKS + HIDDEN_CHECKS + [strange_setting] + LEARNING_CHECKS + UPDATE_CHECKS
+CHECKS = TASK_CHECKS + HIDDEN_CHECKS + SETTING_CHECKS + LEARNING_CHECKS + UPDATE_CHECKS
 
 def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import math
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import numpy as np
 import torch
@@ -28,18 +28,33 @@ def in_one(rows):
     "[row, …] of one step each as one Batch (n, ...)"
     return each(lambda *columns: np.stack(columns), *rows)
 
+# %% ../../nbs/6_training/637_evidence.ipynb #e0440f77
+WAITING = 4     # times as long may it take by the clock, on a machine that has other things to do
+
+class Patience:
+    "Ends after some seconds of this thread's work"
+
+    def __init__(self, seconds):
+        self.work = thread_time() + seconds
+        self.clock = perf_counter() + WAITING * seconds
+
+    @property
+    def over(self):
+        return thread_time() > self.work or perf_counter() > self.clock
+
 # %% ../../nbs/6_training/637_evidence.ipynb #8a3dd6c3
 def some_steps(env, obs, actors, learners, who, greedy,
                steps,   # at most
-               seconds):# at most, but for one step
-    "What one behaviour sees, does and gets, in order -> Batch (n, ...)"
+               seconds):# of work, at most, but for one step
+    "What one behaviour sees, does and gets, in order -> (Batch (n, ...), whether there was no time for all steps)"
     found = []
-    end = perf_counter() + seconds
-    for _ in range(steps):
+    patience = Patience(seconds)
+    for step_number in range(steps):
         rows, step = one_step(env, obs, actors, learners, who, greedy)
         if step.valid[0]: found.append(rows[0])
-        if found and perf_counter() > end: break
-    return in_one(found)
+        if found and patience.over:
+            return in_one(found), step_number + 1 < steps
+    return in_one(found), False
 
 # %% ../../nbs/6_training/637_evidence.ipynb #4f3b12fa
 def beginner(trainer, who):
@@ -53,7 +68,7 @@ def beginner(trainer, who):
 WAYS = ("exploring", "greedy", "chance")
 
 def recorded(trainer, who, way, steps, seconds, seed):
-    "Some steps in a fresh environment, one of WAYS -> Batch (n, ...)"
+    "Some steps in a fresh environment, one of WAYS -> (Batch (n, ...), whether it was cut short)"
     begin, actors = visitors(trainer, seed)
     if way == "chance": actors[who] = beginner(trainer, who)
     with contextlib.closing(fresh_envs(trainer, 1)) as env:
@@ -124,16 +139,16 @@ def taken_often(learner, batch, steps):
 # %% ../../nbs/6_training/637_evidence.ipynb #182cb0dd
 def rehearsed(trainer, who,
               steps,   # on its first minibatch
-              seconds):# to wait for it, at most
+              seconds):# of work until it comes, at most
     "The next update of one behaviour -> Rehearsal; None where it has learned nothing yet, or none comes"
     if trainer.learners[who].last is None or not trainer.collecting: return None
     with contextlib.closing(trainer.fresh()) as twin:
         learner = twin.learners[who]
         start = copy.deepcopy(learner.nets)
         twin.restore(trainer.snapshot(), fresh_episodes=True)    # not every environment can go back into an old one
-        late = perf_counter() + seconds
+        patience = Patience(seconds)
         try:
-            twin.until(lambda event: event.kind == "process" and event.who == who or perf_counter() > late)
+            twin.until(lambda event: event.kind == "process" and event.who == who or patience.over)
         except NotFinite:
             return None
         if not learner.todo: return None
@@ -155,6 +170,7 @@ class Examined:
     chance: Batch    # of somebody who has learned nothing
     rehearsal: object = None        # Rehearsal
     others: dict = field(default_factory=dict)    # {seed: (n,) last returns} of runs that differ in the seed alone
+    cut: tuple = () # which of the recordings have fewer steps than were asked for, because time was up
 
     @property
     def learner(self):
@@ -177,7 +193,7 @@ class Examined:
         return column[np.isfinite(column)]
 
     def __repr__(self):
-        told = ", ".join(f"{len(getattr(self, way))} steps {way}" for way in WAYS)
+        told = ", ".join(f"{len(getattr(self, way))} steps {way}{', cut short' * (way in self.cut)}" for way in WAYS)
         return f"Examined({self.who} of {self.trainer!r}; {told})"
 
 # %% ../../nbs/6_training/637_evidence.ipynb #3df655bc
@@ -201,14 +217,16 @@ def runs_like(trainer, who,
 def examine(trainer,
             who,     # behaviour; None: the only one that learns
             steps,   # of each recording, at most
-            seconds, # for each recording, at most
+            seconds, # of work for each recording, at most
             seed,    # of the fresh environments
             seeds=0):# how many runs like it to train, as long as it was
     "What there is to be seen of a run -> Examined; the run itself does not notice"
     who = chosen_one(trainer.learners, who)
-    found = [recorded(trainer, who, way, steps, seconds, seed) for way in WAYS]
-    rehearsal = rehearsed(trainer, who, steps=31, seconds=5 * seconds)
-    return Examined(trainer, who, *found, rehearsal, runs_like(trainer, who, seeds))
+    found = {way: recorded(trainer, who, way, steps, seconds, seed) for way in WAYS}
+    recordings = [rows for rows, _ in found.values()]
+    cut = tuple(way for way, (_, was_cut) in found.items() if was_cut)
+    rehearsal = rehearsed(trainer, who, steps=31, seconds=2 * seconds)
+    return Examined(trainer, who, *recordings, rehearsal, runs_like(trainer, who, seeds), cut)
 
 # %% ../../nbs/6_training/637_evidence.ipynb #16013512
 def mean_return(rows):

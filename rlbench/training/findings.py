@@ -100,8 +100,10 @@ def large_rewards(evidence):
     if not size >= LARGE or getattr(evidence.algo, "normalize_reward", False) or evidence.algo.update:
         return None
     changes = dict(normalize_reward=True) if hasattr(evidence.algo, "normalize_reward") else {}
+    usual = np.median(np.abs(rew))
+    rare = f", most of them {usual:.3g}: a few outliers drown all others" if usual < size / 10 else ""
     return Finding(
-        "large_rewards", f"rewards are {size:,.0f} from 0 in the mean",
+        "large_rewards", f"rewards are {size:,.0f} from 0 in the mean{rare}",
         "the error of a value grows with its square, so its gradient drowns that of the policy and is cut",
         "divide rewards in the environment, or set normalize_reward where there is one",
         weight=.8, changes=changes,
@@ -138,10 +140,17 @@ def told_dims(name, dims):
     "Dimensions of a part of the observation, in words"
     return f"{name} " * bool(name) + ", ".join(map(str, dims))
 
+# %% ../../nbs/6_training/638_findings.ipynb #128f2def
+def one_state(evidence):
+    "Whether a numbered observation is always the same, and could be another"
+    space = evidence.spec.observation_space
+    return isinstance(space, gym.spaces.Discrete) and space.n > 1 and not np.ptp(all_rows(evidence, "obs"))
+
 # %% ../../nbs/6_training/638_findings.ipynb #c6001a20
 def dead_observation(evidence):
-    "All dimensions of an observation stand still"
-    for name, seen in numbers_seen(evidence):
+    "All dimensions of an observation stand still, or of many states there is only one"
+    alone = [("", all_rows(evidence, "obs")[:, None])] if one_state(evidence) else []
+    for name, seen in alone or numbers_seen(evidence):
         still = np.flatnonzero(np.ptp(seen, axis=0) == 0)
         if len(still) < max(1, seen.shape[1] / 2): continue
         return Finding(

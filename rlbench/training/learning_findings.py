@@ -17,12 +17,12 @@ import numpy as np
 import torch
 
 from ..algos.algorithm import explained_variance
-from ..core.batch import as_numpy
+from ..core.batch import as_numpy, each
 from ..core.schedules import Schedule
 from ..policies.networks import Perceptron
 from .actor import to_tensors
 from .evidence import beliefs, episodes_of, known_returns, last_returns, no_better
-from .findings import Finding
+from .findings import Finding, all_steps
 from .meanings import MEANINGS
 
 # %% ../../nbs/6_training/639_learning_findings.ipynb #b9c82031
@@ -173,8 +173,9 @@ def impossible_values(evidence):
 def over_estimation(evidence):
     "The policy's values lie above the returns that it gets"
     if not in_units(evidence): return None
-    which, ret = known_returns(evidence.greedy, evidence.algo.gamma)
-    values = beliefs(evidence.learner.actor, evidence.greedy.obs)
+    rows = evidence.exploring if evidence.algo.on_policy else evidence.greedy      # whose values they are
+    which, ret = known_returns(rows, evidence.algo.gamma)
+    values = beliefs(evidence.learner.actor, rows.obs)
     if values is None or len(which) < 20: return None
     believed = values[which].mean()
     spread = ret.std() + .1 * np.abs(ret).mean()
@@ -188,14 +189,15 @@ def over_estimation(evidence):
 
 # %% ../../nbs/6_training/639_learning_findings.ipynb #9e92ef54
 def blind_critic(evidence):
-    "Values explain nothing of the returns"
-    if not in_units(evidence) or evidence.learner.updates < 100: return None
+    "Values explain nothing of the returns, and the policy is no better than chance"
+    if not in_units(evidence) or evidence.learner.updates < 100 or evidence.algo.update:
+        return None                                       # a table is no critic: nobody makes advantages of it
     which, ret = known_returns(evidence.exploring, evidence.algo.gamma)
     values = beliefs(evidence.learner.actor, evidence.exploring.obs)
     if values is None or len(which) < 100: return None
     explained = float(explained_variance(torch.as_tensor(values[which]), torch.as_tensor(ret)))
     why = MEANINGS["explained_variance"].beyond(explained)
-    if not why: return None
+    if not why or not no_better(evidence): return None
     return Finding(
         "blind_critic", f"values explain {explained:.2f} of the variance of returns; 1 is all, 0 is that of a constant",
         why,
@@ -288,7 +290,8 @@ def is_stuck(out):
 # %% ../../nbs/6_training/639_learning_findings.ipynb #b81924b9
 def dead_units(evidence):
     "Many units of a hidden layer always give the same"
-    obs = to_tensors(evidence.exploring.obs, evidence.learner.device)
+    seen = each(lambda *columns: np.concatenate(columns), *(rows.obs for rows in all_steps(evidence)))
+    obs = to_tensors(seen, evidence.learner.device)       # a unit that is silent in one corner is not dead
     nets = evidence.learner.nets
     for name, net in nets.named_modules():
         if not isinstance(net, Perceptron) or name.startswith("judge"): continue
@@ -304,13 +307,19 @@ def dead_units(evidence):
             weight=.7, changes=back_to_default(evidence, "lr"))
     return None
 
+# %% ../../nbs/6_training/639_learning_findings.ipynb #b2d81c22
+def has_fallen(evidence):
+    "Whether returns have lost much of what they had gained"
+    ret = evidence.metric("mean_return")
+    return len(ret) > 2 and ret[-1] < ret[0] + .7 * (ret.max() - ret[0])
+
 # %% ../../nbs/6_training/639_learning_findings.ipynb #38e837d1
 def too_far(evidence):
     "The policy moves too far in one iteration"
     kl = evidence.metric("kl")[-5:]
     if not len(kl) or not evidence.algo.on_policy: return None
     why = MEANINGS["kl"].beyond(np.median(kl))
-    if not why: return None
+    if not why or not (no_better(evidence) or has_fallen(evidence)): return None
     return Finding(
         "too_far", f"the policy moves by a KL of {np.median(kl):.3g} in an update",
         why,

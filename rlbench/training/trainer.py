@@ -158,7 +158,7 @@ class Explained(Stepwise):
 
     def diagnose(self, who=None,  # behaviour, where several learn
                  steps=1000,      # of each of three recordings, at most
-                 seconds=2.,      # for each of them, at most
+                 seconds=5.,      # of work for each of them, at most
                  seed=1,          # of fresh environments
                  seeds=0):        # how many runs with other seeds to train beside it, each as long as it was
         "Why it does not learn -> Diagnosis; empty where nothing was found. The run goes on as if nobody had looked"

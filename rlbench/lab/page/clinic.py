@@ -127,7 +127,7 @@ class DoctorPanel:
             self.said.value = outcome_html(asked, "")
             return
         self.diagnosis = asked.result()
-        self.said.value = caption_html(found_words(self.diagnosis))
+        self.said.value = caption_html(f"{found_words(self.diagnosis)} {self.diagnosis.warning}")
         before = self.list.children
         self.list.children = [self.card(number) for number in range(len(self.diagnosis))]
         close_widgets(*before)
