@@ -136,7 +136,7 @@ class Server:
                    "--JupyterNotebookApp.expose_app_in_browser=True"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180      # on a busy machine it takes long
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"JupyterLab did not start; its last words:\n{self.log.read_text()[-3000:]}")
@@ -215,7 +215,7 @@ class OnePage:
 
     def listen(self, page):
         page.on("crash", lambda: self.trouble.append("the page crashed"))
-        page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}"))
+        page.on("pageerror", lambda error: self.trouble.append(f"page error: {error}\n{error.stack}"))
         page.on("requestfailed", self.failed)
         page.on("request", self.watch)
         page.on("websocket", self.watch)
