@@ -140,7 +140,9 @@ FAMILIES = {
         "dqn-lunar-lander": tuned(
             "LunarLander-v3", "dqn", 250, "SLM-Lab's double DQN with priorities: 266 within as many steps", long=True),
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 10, preset="tuned"),
-        "dqn-minatar-asterix": minatar("Asterix", "dqn", 300_000, 3, settings=MINATAR_DQN),
+        "dqn-minatar-asterix": minatar(
+            "Asterix", "dqn", 300_000, 3, settings=MINATAR_DQN,
+            note="at chance by the settings that serve Breakout; other rates and more updates were not tried yet"),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, settings=MINATAR_DQN),
         "r2d2-cartpole": Task(
             "rlbench/StatelessCartPole-v0", "r2d2", 200_000, 350, "RLlib's DQN with LSTM, within as many steps"),
