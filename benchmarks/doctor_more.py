@@ -42,20 +42,34 @@ class Late(gym.Wrapper):
         return self.views[0], *rest
 
 
-class PaidNextTime(gym.Wrapper):
-    "Pays with the last step what the episode before had earned"
-    sum = 0.
-    owed = 0.
+class PaidLate(gym.Wrapper):
+    "Pays all of it with the last step"
+    earned = 0.         # in this episode
 
     def reset(self, **how):
-        self.owed = self.sum
-        self.sum = 0.
+        self.earned = 0.
         return self.env.reset(**how)
+
+    def due(self):
+        "What is paid at the end"
+        return self.earned
 
     def step(self, action):
         obs, rew, term, trunc, info = self.env.step(action)
-        self.sum += rew
-        return obs, self.owed if term or trunc else 0., term, trunc, info
+        self.earned += rew
+        return obs, self.due() if term or trunc else 0., term, trunc, info
+
+
+class PaidNextTime(PaidLate):
+    "Pays with the last step what the episode before had earned"
+    owed = 0.
+
+    def reset(self, **how):
+        self.owed = self.earned
+        return super().reset(**how)
+
+    def due(self):
+        return self.owed
 
 
 class OneState(gym.Wrapper):
@@ -78,19 +92,6 @@ class Frozen(gym.Wrapper):
     def step(self, action):
         _, *rest = self.env.step(action)
         return self.first, *rest
-
-
-class PaidLate(gym.Wrapper):
-    "Pays all of it with the last step"
-
-    def reset(self, **how):
-        self.sum = 0.
-        return self.env.reset(**how)
-
-    def step(self, action):
-        obs, rew, term, trunc, info = self.env.step(action)
-        self.sum += rew
-        return obs, self.sum if term or trunc else 0., term, trunc, info
 
 
 class Overstated(gym.Wrapper):
