@@ -46,9 +46,9 @@ class DDPGSettings(MemorySettings, CriticSettings):
     lr: float | Schedule = hp(1e-3, "learning rate of the policy", up="learning is steady but slow", low=0)
     learning_starts: int = hp(1000, "transitions stored before learning starts; until then actions come from "
                               "anywhere", up="first values mislead it", low=1)
-    exploration: str = hp("gaussian", "gaussian: fresh noise on each action; ou: noise that wanders",
+    exploration: str = hp("ou", "ou: noise that wanders; gaussian: fresh noise on each action",
                           choices=("gaussian", "ou"), live=False)
-    exploration_noise: float | Schedule = hp(.1, "deviation of the noise on actions, in half widths of a box",
+    exploration_noise: float | Schedule = hp(.3, "deviation of the noise on actions, in half widths of a box",
                                              up="it keeps missing something", low=0)
     ou_theta: float = hp(.15, "share of the wandering noise that is lost in a step",
                          up="it pushes one way for too long", low=0, high=1)
@@ -148,7 +148,11 @@ class DDPG(Kicked, Deterministic):
 # %% ../../nbs/4_algos/4435_td3.ipynb #7c93664d
 @dataclass(frozen=True)
 class TD3Settings:
-    "What can be set of the three ideas"
+    "What can be set of the three ideas; its noise is fresh and small, as in the paper"
+    exploration: str = hp("gaussian", "gaussian: fresh noise on each action; ou: noise that wanders",
+                          choices=("gaussian", "ou"), live=False)
+    exploration_noise: float | Schedule = hp(.1, "deviation of the noise on actions, in half widths of a box",
+                                             up="it keeps missing something", low=0)
     n_critics: int = hp(2, "critics, of which the lowest is believed", up="values are too optimistic", low=1, high=100,
                         live=False)
     policy_delay: int = hp(2, "updates of the critics for one of the policy and of the targets",

@@ -36,7 +36,7 @@ def columns_used(last): # Taken
 # %% ../../../nbs/8_lab/4_hands/13_uses.ipynb #1b6c75fb
 def end_to_end(columns):
     "Arrays or tensors of one kind as one array (n,)"
-    flat = [column.reshape(-1) for column in columns]
+    flat = [column if column.ndim == 1 else column.reshape(-1) for column in columns]     # reshaping is dear
     return as_numpy(torch.cat(flat) if isinstance(flat[0], torch.Tensor) else np.concatenate(flat))
 
 # %% ../../../nbs/8_lab/4_hands/13_uses.ipynb #3d3da6e1

@@ -15,7 +15,7 @@ from ..pictures import widgets
 from ..pictures.components import Pane, TransitionTable, close_widgets, send_together, styled
 from ..pictures.drawing import compose
 from ..time.owner import Blank
-from ..views.views import EVENT_KINDS
+from ...training.rule import EVENT_KINDS
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a20004
 def title_html(view):

@@ -142,7 +142,8 @@ class Forks(Kin):
 
     def follow(self, event):
         "The run in hand had this event: the others keep up"
-        for run in self.others: run.follow(event)
+        for run in self.known.values():
+            if run.pair: run.follow(event)
 
     def take(self, name):
         "Another run in hand from now on -> Relative; ValueError where there is none"

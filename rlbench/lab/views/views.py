@@ -21,6 +21,7 @@ from ..pictures.figures import Picture, cover
 from ..pictures.scene import Sheet, painted
 from ..pictures.sketches import look_html, look_image, look_of
 from ...training.actor import to_tensors
+from ...training.rule import EVENT_KINDS
 
 # %% ../../../nbs/8_lab/2_views/10_views.ipynb #02505541
 def sheet_with(pixels):
@@ -29,9 +30,6 @@ def sheet_with(pixels):
     sheet = Sheet(*image.size)
     sheet.plane((0, 0, *image.size), image)
     return sheet
-
-# %% ../../../nbs/8_lab/2_views/10_views.ipynb #a801a0d9
-EVENT_KINDS = "collect", "process", "learn"       # of events
 
 # %% ../../../nbs/8_lab/2_views/10_views.ipynb #52d0bb56
 class Awaited:
