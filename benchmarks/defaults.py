@@ -64,6 +64,7 @@ STEPS = dict(                                      # of the environment, at most
 )
 SB3_DQN = dict(n_step=1, lr=1e-4, train_freq=4, gradient_steps=1, target_update_interval=10_000)
 SMALL = dict(hidden=[64, 64], batch_size=128)
+FRESH = dict(exploration="gaussian", exploration_noise=.1)
 CANDIDATES = dict(                                 # beside the defaults as they stand
     ppo={
         "short": dict(n_steps=128, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.95, ent_coef=0.),
@@ -110,8 +111,8 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "noisy": dict(exploration_noise=.3),
     },
     ddpg={
-        "small": SMALL,
-        "noisy": dict(exploration="ou", exploration_noise=.3),
+        "fresh": FRESH,
+        "small": SMALL | FRESH,
     },
     tqc={
         "small": SMALL,
