@@ -6,6 +6,7 @@ from rlbench.core.state import same, snapshot
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.find import make
+from rlbench.envs.place import state_behind
 from rlbench.lab.page.world_panel import move_slider
 from rlbench.training.by_hand import acted_by_hand, why_own_actions
 from rlbench.training.evaluate import evaluate
@@ -158,6 +159,20 @@ CHANGES = [
     ("LunarLander-v3", dict(gravity=-3., enable_wind=True)),
     ("rlbench/FrozenLake-v0", dict(slip=0.)),
 ]
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("env, state", [("CartPole-v1", [.5, 0., .05, 0.]), ("Pendulum-v1", [1., .5])])
+def test_a_stack_of_frames_begins_in_a_state(env, state, native):
+    algo = "dqn" if env == "CartPole-v1" else "ppo"
+    trainer = Trainer(env, algo, seed=0, env_settings=dict(frame_stack=3), native=native).run(steps=40)
+    trainer.place(state=state)
+    frames = trainer.obs["agent"][0]
+    np.testing.assert_allclose(state_behind(trainer.env.single, frames), state, atol=1e-6)
+    assert (frames == frames[0]).all()
+    trainer.until("step")
+    newest = trainer.obs["agent"][0]
+    assert (newest[:2] == frames[:2]).all() and (newest[2] != frames[2]).any()
 
 
 @pytest.mark.parametrize("env, changes", CHANGES)

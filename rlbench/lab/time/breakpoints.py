@@ -244,8 +244,9 @@ class Breakpoints:
 
     def sort(self):
         "Conditions by the kinds of events that may hit them"
-        self.hearing = {kind: [(number, holds) for number, holds in self.conditions.items() if kind in holds.hears]
-                        for kind in EVENT_KINDS}
+        self.hearing = {kind: [] for kind in EVENT_KINDS}
+        for number, holds in self.conditions.items():
+            for kind in holds.hears: self.hearing[kind].append((number, holds))
 
     def add(self, what, trainer):
         "Stop where this holds from now on -> its number"
