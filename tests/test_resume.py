@@ -20,6 +20,7 @@ FURTHER = [     # worlds with something of their own to put back
     ("dqn", "FrozenLake-v1", 2),
     ("dqn", "LunarLander-v3", 1),
     ("ppo", "LunarLander-v3", 2),
+    ("sac", "BipedalWalker-v3", 2),
     ("ppo", "rlbench/FourRooms-v0", 2),
     ("ppo", "rlbench/Forbidden-v0", 2),
     ("ppo", "rlbench/SideAndForce-v0", 2),
@@ -113,7 +114,7 @@ def test_metrics_and_streams_are_part_of_it(tmp_path):
 # ---- environments
 
 WORLDS = ("CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "rlbench/CliffWalk-v0", "LunarLander-v3", "Acrobot-v1",
-          "MountainCar-v0", "Taxi-v4")
+          "MountainCar-v0", "Taxi-v4", "BipedalWalker-v3", "BipedalWalkerHardcore-v3")
 
 
 @pytest.mark.parametrize("id", WORLDS)

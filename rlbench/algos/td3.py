@@ -46,7 +46,7 @@ class DDPGSettings(MemorySettings, CriticSettings):
     lr: float | Schedule = hp(1e-3, "learning rate of the policy", up="learning is steady but slow", low=0)
     learning_starts: int = hp(1000, "transitions stored before learning starts; until then actions come from "
                               "anywhere", up="first values mislead it", low=1)
-    exploration: str = hp("ou", "ou: noise that wanders; gaussian: fresh noise on each action",
+    exploration: str = hp("ou", "gaussian: fresh noise on each action; ou: noise that wanders",
                           choices=("gaussian", "ou"), live=False)
     exploration_noise: float | Schedule = hp(.3, "deviation of the noise on actions, in half widths of a box",
                                              up="it keeps missing something", low=0)

@@ -22,6 +22,7 @@ from ..core.settings import check_flags, whole_number
 from ..core.spaces import AGENT
 from ..core.words import nearest, path_of
 from .answers import Answering, AnsweringTeam, AnsweringVecEnv, AnsweringVector, is_known
+from .box2d import with_fresh_worlds
 from .env import EnvList, EnvProblem, Listed, VecEnv, in_columns
 from .minatar import NAMESPACE, as_game, register_games
 from .native import HeldVector, NativeVec
@@ -105,7 +106,8 @@ class Maker:
         self.settings = (dict(render_mode="rgb_array") if "rgb_array" in modes else {}) | settings
 
     def __call__(self):
-        return as_game(gym.make(self.id, disable_env_checker=True, **self.settings))
+        env = gym.make(self.id, disable_env_checker=True, **self.settings)
+        return with_fresh_worlds(as_game(env))
 
 # %% ../../nbs/1_envs/105_find.ipynb #a667a814
 def looked_at(env, checked):
