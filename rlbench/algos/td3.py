@@ -148,11 +148,7 @@ class DDPG(Kicked, Deterministic):
 # %% ../../nbs/4_algos/4435_td3.ipynb #7c93664d
 @dataclass(frozen=True)
 class TD3Settings:
-    "What can be set of the three ideas; its noise is fresh and small, as in the paper"
-    exploration: str = hp("gaussian", "gaussian: fresh noise on each action; ou: noise that wanders",
-                          choices=("gaussian", "ou"), live=False)
-    exploration_noise: float | Schedule = hp(.1, "deviation of the noise on actions, in half widths of a box",
-                                             up="it keeps missing something", low=0)
+    "What can be set of the three ideas"
     n_critics: int = hp(2, "critics, of which the lowest is believed", up="values are too optimistic", low=1, high=100,
                         live=False)
     policy_delay: int = hp(2, "updates of the critics for one of the policy and of the targets",
@@ -166,4 +162,8 @@ class TD3Settings:
 @register("td3")
 @dataclass(frozen=True)
 class TD3(TD3Settings, DDPG):
-    "Twin delayed DDPG (Fujimoto et al., 2018); for actions in a Box"
+    "Twin delayed DDPG (Fujimoto et al., 2018), with small fresh noise as there; for actions in a Box"
+    exploration: str = hp("gaussian", "gaussian: fresh noise on each action; ou: noise that wanders",
+                          choices=("gaussian", "ou"), live=False)
+    exploration_noise: float | Schedule = hp(.1, "deviation of the noise on actions, in half widths of a box",
+                                             up="it keeps missing something", low=0)
