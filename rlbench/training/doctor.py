@@ -18,6 +18,7 @@ from .evidence import examine
 from .findings import TASK_CHECKS
 from .hidden_findings import HIDDEN_CHECKS
 from .learning_findings import LEARNING_CHECKS
+from .policy_findings import POLICY_CHECKS
 from .setting_findings import SETTING_CHECKS
 from .update_findings import UPDATE_CHECKS
 
@@ -98,7 +99,7 @@ class Diagnosis(list):
         return self.table()._repr_html_() + f"<p>{self.warning}</p>" * bool(self.warning)
 
 # %% ../../nbs/6_training/6395_doctor.ipynb #bea0fdf3
-CHECKS = TASK_CHECKS + HIDDEN_CHECKS + SETTING_CHECKS + LEARNING_CHECKS + UPDATE_CHECKS
+CHECKS = TASK_CHECKS + HIDDEN_CHECKS + SETTING_CHECKS + LEARNING_CHECKS + POLICY_CHECKS + UPDATE_CHECKS
 
 def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"

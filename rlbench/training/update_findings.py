@@ -16,7 +16,8 @@ from torch import nn
 from ..core.batch import Batch, as_numpy
 from .actor import to_tensors
 from .findings import Finding
-from .learning_findings import back_to_default, bearable_entropy
+from .learning_findings import back_to_default
+from .policy_findings import bearable_entropy
 
 # %% ../../nbs/6_training/6392_update_findings.ipynb #2c81b84b
 def stored(rehearsal):
