@@ -4,15 +4,17 @@ import numpy as np
 import torch
 
 from benchmarks.doctor_cases import DQN_FAST, POLE, SWING, case, spoilt
-from benchmarks.doctor_more import BRIEF, CLIFF, SMALL, wrapped
+from benchmarks.doctor_more import BRIEF, CLIFF, LAKE, SMALL, Late, wrapped
 from rlbench.algos.a2c import A2C
 from rlbench.algos.dqn import DQN
 from rlbench.algos.ppo import PPO
 from rlbench.algos.qlearning import QLearning
+from rlbench.algos.recurrent_ppo import RecurrentPPO
 from rlbench.algos.sac import SAC
 from rlbench.algos.td3 import DDPG
 from rlbench.core.batch import Batch
-from rlbench.envs.find import make
+from rlbench.envs.find import known
+from rlbench.envs.minatar import as_game
 
 HILL = "MountainCarContinuous-v0"
 BREAKOUT = "MinAtar/Breakout-v1"
@@ -151,12 +153,38 @@ class CriticClimbs(A2C):
             yield group, loss - 2 * self.vf_coef * parts["v_loss"].mean(), parts
 
 
+class RatioUpsideDown(PPO):
+    "Divides the old probability by the new one"
+
+    def losses(self, nets, batch):
+        for group, _, parts in super().losses(nets, batch):
+            ratio = 1 / parts["ratio"]
+            surr = torch.minimum(ratio * parts["adv"], ratio.clamp(.8, 1.2) * parts["adv"])
+            yield group, (self.vf_coef * parts["v_loss"] - surr).mean(), dict(parts, ratio=ratio, surr=surr)
+
+
+class Empties(RecurrentPPO):
+    "Empties its memory in every step"
+
+    def act(self, nets, obs, noise, carry):
+        return super().act(nets, obs, noise, None)
+
+
 class PriceFalls(SAC):
     "Asks for less entropy where there is too little"
 
     def actor_losses(self, nets, worth, ent):
         for group, loss, parts in super().actor_losses(nets, worth, ent):
             yield group, -loss if group == "temperature" else loss, parts
+
+
+def without_ball():
+    known(BREAKOUT)         # brings its package
+    return NoBall(as_game(gym.make(BREAKOUT)))
+
+
+def stale_lake():
+    return Late(gym.make(LAKE, is_slippery=False), seen=1)
 
 
 def unlimited(name):
@@ -174,7 +202,7 @@ def trembling(env, obs):
 OTHER_FAULTS = {
     "observation: the angle is dead": case(
         "dead_part", env=spoilt(POLE, obs=lambda env, obs: obs * [1, 1, 0, 1]), steps=8000),
-    "observation: no ball": case("dead_part", env=lambda: NoBall(make(BREAKOUT)), algo="pqn", steps=6000),
+    "observation: no ball": case("dead_part", env=without_ball, algo="pqn", steps=6000),
     "observation: clipped": case("clipped_observation", env=spoilt(POLE, obs=cut_off)),
     "observation: trembles": case("shaky_observation", env=spoilt("Acrobot-v1", wide=True, obs=trembling)),
     "observation: every third step": case("stuck_observation", env=wrapped(POLE, Halting)),
@@ -199,6 +227,10 @@ OTHER_FAULTS = {
     "table corrects another state": case("wrong_push", env=CLIFF, algo=NextCell(), steps=3000),
     "advantages turned round in the loss": case("wrong_push", algo=TurnedRound()),
     "a2c's critic climbs": case("wrong_push", "impossible_values", algo=CriticClimbs(vf_coef=.05)),
+    "ratio upside down": case("wrong_push", algo=RatioUpsideDown()),
+    "memory emptied in every step": case(
+        "empty_memory", env="rlbench/StatelessCartPole-v0", algo=Empties(), steps=3000),
+    "states shown a step late": case("aliased_state", env=stale_lake, algo="qlearning", steps=3000),
     "sac's price of entropy falls": case("wrong_push", **SMALL | dict(algo=PriceFalls())),
 }
 OTHER_HEALTHY = {

@@ -68,7 +68,7 @@ def met_more_than(evidence, rew):
 def met_often(evidence, rew):
     "Whether a quarter of the run's last episodes was paid something else than this in each step"
     newest = [*evidence.trainer.env.episodes[evidence.who].finished][-20:]
-    return len(newest) >= 4 and bool(paid_otherwise(newest, rew).mean() >= .25)
+    return len(newest) >= 2 and bool(paid_otherwise(newest, rew).mean() >= .25)
 
 # %% ../../nbs/6_training/638_findings.ipynb #5e9f46b4
 def same_reward(evidence):
@@ -176,13 +176,23 @@ def groups_of_actions(act):
     first = act.reshape(len(act), -1)[:, 0]
     return first.astype(np.int64) if first.dtype.kind in "iu" else (first > np.median(first)).astype(np.int64)
 
+# %% ../../nbs/6_training/638_findings.ipynb #9f75a512
+def moved_along(change): # (n, H, W, K), or planes first
+    "(n, 2K) how far what is shown in each plane of pictures has moved along both of its sides"
+    planes = np.moveaxis(change, 1 + int(np.argmin(change.shape[1:])), 1)
+    down = planes.sum(3) @ np.arange(planes.shape[2])
+    across = planes.sum(2) @ np.arange(planes.shape[3])
+    return np.concatenate([down, across], 1)
+
 # %% ../../nbs/6_training/638_findings.ipynb #98f68c84
 def all_that_followed(rows):
     "(n,) columns of what may follow from an action"
     yield rows.rew
     yield rows.term.astype(float)
     for (_, now), (_, then) in zip(columns(dict(obs=rows.obs)), columns(dict(obs=rows.next_obs))):
-        change = (then.astype(float) - now).reshape(len(now), -1)
+        change = then.astype(float) - now
+        if change.ndim == 4: yield from moved_along(change).T
+        change = change.reshape(len(now), -1)
         lively = np.argsort(-change.var(0), kind="stable")[:64]   # of a picture, where most happens
         yield from change[:, np.sort(lively)].T
 

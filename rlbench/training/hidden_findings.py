@@ -309,6 +309,7 @@ def endless_lengths(evidence):
     "Steps of episodes, those that go on included; none where one was cut, or was paid more the longer it was"
     episodes = evidence.trainer.env.episodes[evidence.who]
     ends = all_rows(evidence, "trunc").any() or any(not one.term for one in episodes.finished)
+    ends = ends or episodes.total and not np.ptp([one.length for one in episodes.finished])       # a limit of its own
     length = np.array([*episodes.length, *(one.length for one in episodes.finished)])
     ret = np.array([*episodes.ret, *(one.ret for one in episodes.finished)])
     gains = len(length) > 1 and length.std() and ret.std() and np.corrcoef(length, ret)[0, 1] > .5

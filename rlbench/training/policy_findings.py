@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['ANYTHING', 'POLICY_CHECKS', 'settled_early', 'same_everywhere', 'kept_random', 'dead_units', 'too_far',
-           'clipped_away', 'no_exploration', 'only_exploration', 'acts_otherwise', 'tries_nothing', 'share_at_bounds',
-           'at_bounds', 'greedy_is_worse', 'seed_spread']
+           'clipped_away', 'no_exploration', 'only_exploration', 'acts_otherwise', 'tries_nothing', 'empty_memory',
+           'share_at_bounds', 'at_bounds', 'greedy_is_worse', 'seed_spread']
 
 # %% ../../nbs/6_training/6391_policy_findings.ipynb #6105d3f6
 import math
@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from ..core.batch import as_numpy, each
+from ..core.batch import as_numpy, columns, each
 from ..core.schedules import Schedule
 from ..policies.exploration import Exploring
 from ..policies.networks import Perceptron
@@ -258,6 +258,20 @@ def tries_nothing(evidence):
         "is noise added in training (exploration_noise, a distribution that is drawn from), and is it not 0",
         weight=.75, changes=back_to_default(evidence, "exploration_noise"))
 
+# %% ../../nbs/6_training/6391_policy_findings.ipynb #6e989601
+def empty_memory(evidence):
+    "What a policy carries from step to step is always the same"
+    rows = evidence.exploring
+    if "carry" not in rows or not evidence.learner.updates or len(rows.rew) < 50:
+        return None
+    varies = any(np.ptp(column, axis=0).any() for _, column in columns(dict(carry=rows.carry)))
+    if varies: return None
+    return Finding(
+        "empty_memory", f"what is carried from step to step was the same in all {len(rows.rew):,} steps",
+        "a policy with a memory that is emptied in every step sees no more than one without",
+        "does act give back what it carries on, and is it emptied at the beginning of an episode only",
+        weight=.9, changes={})
+
 # %% ../../nbs/6_training/6391_policy_findings.ipynb #58a8d62d
 def share_at_bounds(act,  # (n, ...)
                     low, high):
@@ -322,4 +336,4 @@ def seed_spread(evidence):
 
 # %% ../../nbs/6_training/6391_policy_findings.ipynb #b202e77d
 POLICY_CHECKS = [settled_early, same_everywhere, kept_random, dead_units, too_far, clipped_away, no_exploration,
-                 only_exploration, acts_otherwise, tries_nothing, at_bounds, greedy_is_worse, seed_spread]
+                 only_exploration, acts_otherwise, tries_nothing, empty_memory, at_bounds, greedy_is_worse, seed_spread]

@@ -102,6 +102,16 @@ def unevenness(places): # (n,) from 0 to 1
     even = (np.arange(len(places)) + .5) / len(places)
     return float(np.abs(np.sort(places) - even).max() * math.sqrt(len(places)))
 
+# %% ../../nbs/6_training/63915_row_findings.ipynb #ef671839
+def correlation(x, y):
+    "Pearson's; 0 where one of them does not vary"
+    if len(x) < 3 or not x.std() or not y.std(): return 0.
+    return float(np.corrcoef(x, y)[0, 1])
+
+def alike_in_logs(x, y):
+    "The correlation of their logarithms, of numbers from 0 up"
+    return correlation(*(np.log(np.maximum(one, 1e-6)) for one in (x, y)))
+
 # %% ../../nbs/6_training/63915_row_findings.ipynb #1de17445
 def index_drawn(evidence):
     "(n,) numbers of the rows of the next update; None where somebody else has chosen them, or they are too few"
@@ -117,11 +127,12 @@ def told_draw(evidence, index):
     memory = evidence.rehearsal.learner.memory
     age = memory.age(index)
     held = memory.sizes[memory.env_of(index)]
-    before = evidence.learner.last.index
+    last = evidence.learner.last
+    before = last.index if last.data is None else last.data.get("index")
     if held.min() < 200 or getattr(evidence.algo, "prioritized_replay_alpha", 0):
         return ""
-    if before is not None and np.isin(index, as_numpy(before)).mean() > .9:
-        return "the rows that are drawn are those of the update before"
+    if before is not None and before.shape == index.shape and correlation(index, as_numpy(before)) > .9:
+        return "the rows that are drawn are those of the update before, one by one"
     if unevenness((age + .5) / held) < 3: return ""
     return f"of {held.max():,} steps that are stored, those were drawn that are {np.median(age):,.0f} old in the median"
 
@@ -148,16 +159,6 @@ def odd_draw(evidence):
         "most of what was seen is never learned from, or a policy learns from what another one did",
         "look at how rows are drawn: from all that is stored, by other random numbers each time; of a rollout each row",
         weight=.95, changes={})
-
-# %% ../../nbs/6_training/63915_row_findings.ipynb #ef671839
-def correlation(x, y):
-    "Pearson's; 0 where one of them does not vary"
-    if len(x) < 3 or not x.std() or not y.std(): return 0.
-    return float(np.corrcoef(x, y)[0, 1])
-
-def alike_in_logs(x, y):
-    "The correlation of their logarithms, of numbers from 0 up"
-    return correlation(*(np.log(np.maximum(one, 1e-6)) for one in (x, y)))
 
 # %% ../../nbs/6_training/63915_row_findings.ipynb #77d33543
 def told_priorities(learner):

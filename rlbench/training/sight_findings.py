@@ -4,9 +4,12 @@
 
 # %% auto #0
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'SIGHT_CHECKS', 'dead_observation', 'dead_part', 'off_scale', 'unscaled_observation',
-           'clipped_observation', 'noisy_observation', 'shaky_observation', 'stuck_observation', 'same_start']
+           'clipped_observation', 'noisy_observation', 'shaky_observation', 'stuck_observation', 'aliased_state',
+           'same_start']
 
 # %% ../../nbs/6_training/6386_sight_findings.ipynb #1c93c5a6
+from collections import Counter
+
 import gymnasium as gym
 import numpy as np
 
@@ -193,6 +196,49 @@ def stuck_observation(evidence):
             weight=.75, changes={})
     return None
 
+# %% ../../nbs/6_training/6386_sight_findings.ipynb #9a2b1f70
+def foreseen(key, # (n,) what is known
+             then):# (n,) what follows
+    "(n,) whether the most frequent of what follows elsewhere from the same is what followed; None where nothing does"
+    after = {}
+    for one, other in zip(key, then):
+        after.setdefault(one, Counter())[other] += 1
+    found = []
+    for one, other in zip(key, then):
+        others = after[one] - Counter([other])
+        found.append(others.most_common(1)[0][0] == other if others else None)
+    return found
+
+# %% ../../nbs/6_training/6386_sight_findings.ipynb #2b038112
+def foreseen_by(rows, first): # rows that are followed by another of their episode
+    "Share of next states that state and action foretell, and that those of the step before foretell as well"
+    step = list(zip(rows.obs.tolist(), rows.act.tolist()))
+    then = rows.next_obs[first + 1].tolist()
+    now = foreseen([step[i + 1] for i in first], then)
+    both = foreseen([(step[i], step[i + 1]) for i in first], then)
+    known = np.flatnonzero([one is not None for one in both])
+    if len(known) < 100:
+        return 1., 1.                                     # of so few nothing is said
+    shares = (np.array(one, object)[known].mean() for one in (now, both))
+    return tuple(shares)
+
+# %% ../../nbs/6_training/6386_sight_findings.ipynb #9b4d84ac
+def aliased_state(evidence):
+    "Of numbered states the next one is foreseen by those before, and not by the present one"
+    rows = evidence.chance
+    first = within_episodes(rows, 1) if len(rows.rew) > 1 else []
+    spaces = evidence.spec.observation_space, evidence.spec.action_space
+    numbered = all(isinstance(space, gym.spaces.Discrete) for space in spaces)
+    if not numbered or len(first) < 200: return None
+    alone, together = foreseen_by(rows, first)
+    if alone > .8 or together < alone + .2: return None
+    return Finding(
+        "aliased_state", f"state and action foretell the next state in {alone:.0%} of the steps, and together with "
+        f"those of the step before in {together:.0%}",
+        "states look the same that differ, or each is shown a step late, so no table can be right",
+        "does step return the present state, is a part of it left out of its number; or take a policy with a memory",
+        weight=.85, changes={})
+
 # %% ../../nbs/6_training/6386_sight_findings.ipynb #bd1db7f4
 def same_start(evidence):
     "Every episode begins with the same numbers"
@@ -212,4 +258,4 @@ def same_start(evidence):
 
 # %% ../../nbs/6_training/6386_sight_findings.ipynb #acddc22f
 SIGHT_CHECKS = [dead_observation, dead_part, unscaled_observation, clipped_observation, noisy_observation,
-                shaky_observation, stuck_observation, same_start]
+                shaky_observation, stuck_observation, aliased_state, same_start]
