@@ -188,7 +188,7 @@ def only_exploration(evidence):
     if size < ANYTHING.get(name, 0) or not size or evidence.learner.updates < 1000:
         return None
     told = getattr(evidence.learner.settings, name)
-    if isinstance(told, Schedule) and told.at(3 * evidence.trainer.steps) < ANYTHING[name]:
+    if isinstance(told, Schedule) and told.at(10 * evidence.trainer.steps) < ANYTHING[name]:
         return None                                       # it is on its way down
     return Finding(
         "only_exploration", f"exploration still stands at {name} = {size:.2g} after {evidence.learner.updates:,} "
