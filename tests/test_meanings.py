@@ -2,6 +2,7 @@
 import re
 import xml.etree.ElementTree as ET
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -76,8 +77,9 @@ def test_an_entry_is_whole(name):
 
 def test_bounds_are_the_doctors():
     "Each of them is asked for where he looks, and nowhere is it written again"
-    from rlbench.training import learning_findings
-    text = open(learning_findings.__file__, encoding="utf-8").read()
+    from rlbench.training import learning_findings, policy_findings
+    modules = learning_findings, policy_findings
+    text = "".join(Path(one.__file__).read_text(encoding="utf-8") for one in modules)
     asked = set(re.findall(r'MEANINGS\["(\w+)"\]', text))
     assert asked == {"kl"} | DOCTORS
     assert all(MEANINGS[name].low is not None or MEANINGS[name].high is not None for name in asked)

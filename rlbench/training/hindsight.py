@@ -19,7 +19,7 @@ from ..core.words import ConfigError
 from .actor import to_tensors
 from .checkpoints import trainer_of
 from .evidence import beliefs
-from .update_findings import correlation
+from .row_findings import correlation
 from .record import played_rows
 from .visits import chosen_one, fresh_envs, visitors
 
