@@ -31,6 +31,7 @@ def test_every_algorithm_can_be_looked_at_and_stays_where_it_is(case):
     found = run.diagnose(steps=120, seconds=.5)
     assert same(run.snapshot(), before)
     assert isinstance(repr(found), str) and isinstance(found._repr_html_(), str)
+    assert not found.failed
     for finding in found:
         assert 0 <= finding.weight <= 1
         assert set(finding.changes) <= set(vars(run.learner.settings))
@@ -41,7 +42,8 @@ def test_every_algorithm_can_be_looked_at_and_stays_where_it_is(case):
 @pytest.mark.parametrize("name", QUICK)
 def test_a_fault_is_named(name):
     case = FAULTS[name]
-    assert set(case.make().diagnose().names[:2]) & set(case.named)
+    found = case.make().diagnose()
+    assert set(found.names[:2]) & set(case.named) and not found.failed
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -49,14 +51,16 @@ def test_a_fault_is_named(name):
                                   "dqn does the worst", "policy that no gradient moves"])
 def test_a_fault_of_the_second_set_is_named(name):
     case = MORE_FAULTS[name]
-    assert set(case.make().diagnose().names[:2]) & set(case.named)
+    found = case.make().diagnose()
+    assert set(found.names[:2]) & set(case.named) and not found.failed
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", OTHER_FAULTS)
 def test_a_fault_of_the_third_set_is_named(name):
     case = OTHER_FAULTS[name]
-    assert set(case.make().diagnose().names[:2]) & set(case.named)
+    found = case.make().diagnose()
+    assert set(found.names[:2]) & set(case.named) and not found.failed
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -69,6 +73,15 @@ def test_nothing_is_found_where_others_raised_an_alarm(name):
 @pytest.mark.parametrize("name", ["ppo, CartPole, early", "qlearning, CliffWalk"])
 def test_nothing_is_found_where_nothing_is_wrong(name):
     assert HEALTHY[name].make().diagnose() == []
+
+
+def test_a_check_that_fails_says_so_and_the_others_look(monkeypatch):
+    def fails(evidence):
+        raise ValueError("an odd shape")
+    monkeypatch.setattr("rlbench.training.doctor.CHECKS", [fails, *CHECKS])
+    found = FAULTS["reward: always 0"].make().diagnose()
+    assert set(found.names[:2]) & set(FAULTS["reward: always 0"].named)
+    assert found.failed == ["fails (ValueError('an odd shape'))"] and "an odd shape" in repr(found)
 
 
 @pytest.mark.filterwarnings("ignore")

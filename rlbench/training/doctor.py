@@ -60,9 +60,10 @@ def both_runs(trainer, who, finding, steps, afresh):
 class Diagnosis(list):
     "Findings, the likeliest cause first"
 
-    def __init__(self, evidence, findings):
+    def __init__(self, evidence, findings, failed=()):
         super().__init__(sorted(findings, key=lambda one: -one.weight))
         self.evidence = evidence
+        self.failed = failed    # checks that could not look, and why
 
     @property
     def names(self):
@@ -89,8 +90,12 @@ class Diagnosis(list):
     def warning(self):
         "What weakens all checks, in words; nothing where nothing does"
         cut = getattr(self.evidence, "cut", ())
-        if not cut: return ""
-        return f"Time was up before all steps were recorded ({', '.join(cut)}), so less is seen: give more seconds."
+        told = []
+        if cut:
+            told.append(f"Time was up before all steps were recorded ({', '.join(cut)}), so less is seen: give more "
+                        "seconds.")
+        if self.failed: told.append(f"Some checks could not look: {', '.join(self.failed)}.")
+        return " ".join(told)
 
     def __repr__(self):
         told = [f"{i}. {one.name}: {one}" for i, one in enumerate(self)]
@@ -108,5 +113,10 @@ CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *HIDDEN_CHECKS,
 def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"
     evidence = examine(trainer, who, steps, seconds, seed, seeds)
-    found = [check(evidence) for check in CHECKS]
-    return Diagnosis(evidence, [finding for finding in found if finding])
+    found = []
+    failed = []
+    for check in CHECKS:
+        try: found.append(check(evidence))
+        except Exception as problem:
+            failed.append(f"{check.__name__} ({problem!r})")
+    return Diagnosis(evidence, filter(None, found), failed)
