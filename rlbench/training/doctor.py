@@ -94,7 +94,8 @@ class Diagnosis(list):
         if cut:
             told.append(f"Time was up before all steps were recorded ({', '.join(cut)}), so less is seen: give more "
                         "seconds.")
-        if self.failed: told.append(f"Some checks could not look: {', '.join(self.failed)}.")
+        if self.failed:
+            told.append(f"Some checks could not look: {', '.join(self.failed)}.")
         return " ".join(told)
 
     def __repr__(self):
