@@ -77,17 +77,6 @@ QR_ACROBOT = dict(
     hidden=[256, 256],
 )
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
-WALKER = dict(
-    num_envs=32,
-    n_steps=2048,
-    batch_size=64,
-    lr=3e-4,
-    gamma=.999,
-    ent_coef=0.,
-    clip_range=.18,
-    normalize_obs=True,
-    normalize_reward=True,
-)
 CLEANRL = "by CleanRL, 3 seeds, v4, rewards normalised, within 1,000,000 steps"
 FAMILIES = {
     "tables": {
@@ -172,8 +161,7 @@ FAMILIES = {
         "ppo-lunar-lander": tuned("LunarLander-v3", "ppo", 242, "242 by rl-zoo3, one run, v2", long=True),
         "ppo-lunar-lander-continuous": tuned(
             "LunarLanderContinuous-v3", "ppo", 260, "271 by rl-zoo3, one run, v2", long=True),
-        "ppo-bipedal-walker": Task(
-            "BipedalWalker-v3", "ppo", 4_980_736, 280, "288 by rl-zoo3, one run", WALKER, long=True),
+        "ppo-bipedal-walker": tuned("BipedalWalker-v3", "ppo", 280, "288 by rl-zoo3, one run", long=True),
         "ppo-hopper": tuned("Hopper-v5", "ppo", 2383, f"2383 {CLEANRL}", long=True),
         "ppo-half-cheetah": tuned("HalfCheetah-v5", "ppo", 1443, f"1443 {CLEANRL}", long=True),
         "ppo-walker2d": tuned("Walker2d-v5", "ppo", 2288, f"2288 {CLEANRL}", long=True),

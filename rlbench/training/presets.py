@@ -37,6 +37,9 @@ FROM_ROLLOUTS = {
         num_envs=16, n_steps=1024, n_epochs=4, batch_size=64, lr=3e-4, gamma=.999, gae_lambda=.98)),
     ("LunarLanderContinuous-v3", "ppo"): Preset("ppo-lunar-lander-continuous", 999_424, dict(
         num_envs=16, n_steps=1024, n_epochs=4, batch_size=64, lr=3e-4, gamma=.999, gae_lambda=.98)),
+    ("BipedalWalker-v3", "ppo"): Preset("ppo-bipedal-walker", 4_980_736, dict(
+        num_envs=32, n_steps=2048, batch_size=64, lr=3e-4, gamma=.999, ent_coef=0., clip_range=.18, normalize_obs=True,
+        normalize_reward=True)),
     ("rlbench/Forbidden-v0", "ppo"): Preset("masked-ppo", 20_480, dict(
         n_steps=64, n_epochs=4, lr=3e-4, ent_coef=0.)),
     ("rlbench/SideAndForce-v0", "ppo"): Preset("hybrid-ppo", 20_480, dict(
