@@ -15,6 +15,7 @@ from ..core.batch import TextTable
 from ..core.settings import whole_number
 from ..core.words import ConfigError
 from .action_findings import ACTION_CHECKS
+from .again_findings import AGAIN_CHECKS
 from .evidence import examine
 from .findings import TASK_CHECKS
 from .hidden_findings import HIDDEN_CHECKS
@@ -23,6 +24,8 @@ from .policy_findings import POLICY_CHECKS
 from .row_findings import ROW_CHECKS
 from .setting_findings import SETTING_CHECKS
 from .sight_findings import SIGHT_CHECKS
+from .steady_findings import STEADY_CHECKS
+from .table_findings import TABLE_CHECKS
 from .update_findings import UPDATE_CHECKS
 
 # %% ../../nbs/6_training/6395_doctor.ipynb #b423f6b6
@@ -102,8 +105,9 @@ class Diagnosis(list):
         return self.table()._repr_html_() + f"<p>{self.warning}</p>" * bool(self.warning)
 
 # %% ../../nbs/6_training/6395_doctor.ipynb #bea0fdf3
-CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *HIDDEN_CHECKS,
-          *SETTING_CHECKS, *LEARNING_CHECKS, *POLICY_CHECKS, *ROW_CHECKS, *UPDATE_CHECKS]
+CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *STEADY_CHECKS, *HIDDEN_CHECKS,
+          *SETTING_CHECKS, *LEARNING_CHECKS, *POLICY_CHECKS, *ROW_CHECKS, *UPDATE_CHECKS, *AGAIN_CHECKS,
+          *TABLE_CHECKS]
 
 def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"
