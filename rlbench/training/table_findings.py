@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TABLE_CHECKS', 'Correction', 'corrections_of', 'one_step_table', 'worth_next', 'errors_of_correction',
-           'wrong_corrections', 'other_correction', 'pairs_met', 'uncut_traces', 'inner_table', 'impossible_steps',
-           'other_world']
+           'wrong_corrections', 'other_correction', 'visits_of', 'traces_again', 'other_traces', 'inner_table',
+           'impossible_steps', 'other_world']
 
 # %% ../../nbs/6_training/63945_table_findings.ipynb #d54c18be
 import contextlib
@@ -21,6 +21,7 @@ from ..algos.traces import TracedActions
 from ..core.batch import Batch
 from ..envs.tabular import Tabular, tabulate
 from ..policies.tables import Table
+from .again_findings import pay_anything
 from .evidence import Patience
 from .findings import Finding
 from .learner import NotFinite
@@ -39,6 +40,7 @@ def corrections_of(trainer, who,
     "[Correction, …]: what the next updates of one behaviour do"
     found = []
     patience = Patience(seconds)
+    rng = np.random.default_rng(0)
     with contextlib.closing(trainer.fresh()) as twin:
         twin.restore(trainer.snapshot(), fresh_episodes=True)
         learner = twin.learners[who]
@@ -47,6 +49,7 @@ def corrections_of(trainer, who,
             before = values.clone() if learner.todo else None
             event = twin.advance()
             if event is None or patience.over: break
+            if event.kind == "collect": pay_anything(learner, rng)
             if before is not None and event.kind == "learn" and event.who == who:
                 found.append(Correction(learner.last.batch, learner.last.parts, before, values.clone()))
     return found
@@ -102,7 +105,7 @@ def wrong_corrections(evidence):
 def other_correction(evidence):
     "Corrections of a table are not what reward, discount and the next state make"
     wrong = wrong_corrections(evidence)
-    if wrong is None or len(wrong) < 20 or wrong.mean() < .05: return None
+    if wrong is None or len(wrong) < 20 or wrong.mean() < .02: return None
     return Finding(
         "other_correction", f"{wrong.mean():.0%} of {len(wrong):,} corrections of the table were not alpha times "
         "(reward + gamma * what follows - value), of the cell of the step's own state and action",
@@ -111,36 +114,47 @@ def other_correction(evidence):
         "cell that is corrected, ends",
         weight=.99, changes={})
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #7197af79
-def pairs_met(learner, env):
-    "{(s, a)} of the episode of the last row that raised a trace; None where it is not held from its first row on"
+# %% ../../nbs/6_training/63945_table_findings.ipynb #90707b60
+def visits_of(learner, env):
+    "[(s, a), …] of the episode of the last row that raised a trace, the newest first; None where it is not held whole"
     memory = learner.memory
     age = int(memory.written[env]) - 1 - int(learner.nets.traces.reached[env])
-    met = set()
+    met = []
     while 0 <= age < memory.sizes[env]:
-        row = int(memory.aged(age, env))
-        place = learner.nets.q.row(torch.as_tensor(memory.places["obs"][row:row + 1]))
-        met.add((int(place), int(memory.places["act"][row])))
-        if memory.begins(row): return met
+        row = memory.aged(age, np.array([env]))
+        place = learner.nets.q.row(torch.as_tensor(memory.places["obs"][row]))
+        met.append((int(place), int(memory.places["act"][row][0])))
+        if memory.begins(row)[0]: return met
         age += 1
     return None
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #46c8127d
-def uncut_traces(evidence):
-    "Traces stand on pairs that were not met in the present episode"
+def traces_again(learner, env):
+    "(S, A) traces as the visits of the episode make them; None where that cannot be said"
+    visits = visits_of(learner, env)
+    algo = learner.algo
+    if visits is None or algo.trace == "dutch" or algo.off_policy != "none" or algo.double: return None
+    z = torch.zeros_like(learner.nets.traces.z[env])
+    for pair in reversed(visits):
+        z *= algo.gamma * algo.td_lambda
+        z[pair] = 1. if algo.trace == "replacing" else z[pair] + 1
+    return z
+
+# %% ../../nbs/6_training/63945_table_findings.ipynb #30f7d85f
+def other_traces(evidence):
+    "Traces are not what the visits of the present episode make"
     learner = evidence.learner
-    if not isinstance(learner.algo, TracedActions) or not evidence.trainer.env.episodes[evidence.who].total:
-        return None
-    for env, z in enumerate(learner.nets.traces.z):
-        met = pairs_met(learner, env)
-        if met is None: continue
-        strange = [pair for pair in map(tuple, z.nonzero().tolist()) if pair not in met]
-        if not strange: continue
+    steady = isinstance(learner.algo, TracedActions) and not learner.moving and learner.updates
+    for env in range(evidence.trainer.env.num_envs if steady else 0):
+        again = traces_again(learner, env)
+        if again is None: continue
+        apart = (learner.nets.traces.z[env] - again).abs() > 1e-6
+        if not apart.any(): continue
+        old = int((apart & (again == 0)).sum())
+        also = f", {old} of them on pairs that were not met in this episode" * bool(old)
         return Finding(
-            "uncut_traces", f"traces stand on {len(strange)} pairs of state and action that were not met in this "
-            f"episode, beside {len(met)} that were",
-            "what happens now is put down to steps of another episode, which cannot have led to it",
-            "set all traces to 0 where an episode begins",
+            "other_traces", f"{int(apart.sum())} traces are not what the visits of the present episode make{also}",
+            "what happens now is put down to steps that did not lead to it, or too much or too little to those that did",
+            "set all traces to 0 where an episode begins; in each step they fade by gamma times lambda",
             weight=.98, changes={})
     return None
 
@@ -174,5 +188,5 @@ def other_world(evidence):
         "look at wrappers and at step: are actions replaced or renumbered, are states shuffled or shown late",
         weight=.9, changes={})
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #22a25fcf
-TABLE_CHECKS = [other_correction, uncut_traces, other_world]
+# %% ../../nbs/6_training/63945_table_findings.ipynb #f224d377
+TABLE_CHECKS = [other_correction, other_traces, other_world]
