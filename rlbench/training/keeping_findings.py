@@ -149,13 +149,13 @@ def change_and_advantage(evidence, seconds):
                         or patience.over)
         except NotFinite: return None
         data = learner.data
-        single = data is not None and {"adv", "logp"} <= data.keys() and "carry" not in data and not patience.over
-        if not single or "policy" not in learner.nets: return None
+        if patience.over or "policy" not in learner.nets: return None
         return as_numpy(learner.nets.policy(data.obs).logp(data.act) - data.logp), as_numpy(data.adv)
 
 def wrong_iteration(evidence):
     "Updates on a rollout make good actions rarer"
-    if not evidence.algo.on_policy or not evidence.rehearsal or evidence.algo.update: return None
+    told = evidence.rehearsal.data.keys() if evidence.rehearsal and evidence.algo.on_policy else {}
+    if not {"adv", "logp"} <= set(told) or "carry" in told: return None
     found = change_and_advantage(evidence, seconds=4.)
     together = correlation(*found) if found and len(found[0]) >= 200 else 0.      # of fewer rows chance has its say
     if together > -.1: return None
