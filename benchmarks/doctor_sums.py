@@ -1,11 +1,11 @@
-"A fourth set for benchmarks/doctor.py: faults as a teacher puts them into a course, written blind, and what they led to"
+"A fourth set for benchmarks/doctor.py: faults as a teacher puts them into a course, most of them written blind"
 from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
 import torch
 
-from benchmarks.doctor_cases import POLE, SWING, case
+from benchmarks.doctor_cases import POLE, case
 from benchmarks.doctor_more import BRIEF, CLIFF, SMALL, Late, wrapped
 from benchmarks.doctor_others import PaidAfterwards
 from rlbench.algos.a2c import A2C

@@ -4,39 +4,28 @@
 
 # %% auto #0
 __all__ = ['AGAIN_CHECKS', 'told_values', 'says_exactly', 'rows_of_returns', 'returns_beside', 'pay_anything', 'returns_alike',
-           'other_sums', 'climbing_targets', 'other_target', 'Term', 'gain_of', 'pi_moved', 'policy_terms',
-           'value_terms', 'distance_of_quantiles', 'distribution_terms', 'climbing_terms', 'terms_of', 'flat_gradient',
-           'how_often', 'wrong_terms', 'told_gradients', 'other_gradient']
+           'other_sums', 'climbing_targets', 'other_target']
 
-# %% ../../nbs/6_training/6394_again_findings.ipynb #3492859c
+# %% ../../nbs/6_training/6394_again_findings.ipynb #b730a570
 import contextlib
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch.autograd import grad
-from torch.nn.functional import smooth_l1_loss
 
-from ..algos.c51 import C51, one_step_earlier, parts_of_action
-from ..algos.dqn import ComparedQ, ReplayedQ
 from ..algos.monte_carlo import MonteCarlo
-from ..algos.ppo import RolloutSettings, Rollouts
+from ..algos.ppo import Rollouts
 from ..algos.pqn import PQN
-from ..algos.quantiles import QRDQN
 from ..algos.reinforce import REINFORCE
-from ..algos.sac import Climbing, SoftActorCritic, bootstrapped
+from ..algos.sac import SoftActorCritic, bootstrapped
 from ..algos.soft_critics import lowest
-from ..algos.td import of_action
 from ..algos.td3 import Deterministic
-from ..buffers.off_policy import quantile_huber
 from ..core.batch import Batch, as_numpy, each
 from ..policies.exploration import jitter
-from ..policies.heads import midpoints
 from .evidence import Patience, Rehearsal
 from .findings import Finding
 from .learner import NotFinite
 from .row_findings import stored
-from .update_findings import reads_plainly, summed_on
+from .update_findings import summed_on
 
 # %% ../../nbs/6_training/6394_again_findings.ipynb #199eb655
 @torch.no_grad()
@@ -48,9 +37,11 @@ def told_values(algo, nets, rows):
     found = []
     for obs in (rows.obs, rows.next_obs):
         val = algo.values(nets, obs)
-        if val is None: return torch.zeros_like(rows.rew), torch.zeros_like(rows.rew)
+        if val is None:
+            return torch.zeros_like(rows.rew), torch.zeros_like(rows.rew)
         probs = algo.probs(nets, obs) if val.ndim == 2 else None
-        if val.ndim == 2: val = val.amax(-1) if probs is None else (probs * val).sum(-1)
+        if val.ndim == 2:
+            val = val.amax(-1) if probs is None else (probs * val).sum(-1)
         found.append(val)
     return tuple(found)
 
@@ -67,7 +58,8 @@ def rows_of_returns(learner):
     rows = stored(Rehearsal(learner, None, learner.nets, data, data, None, None))
     if not rows: return None
     made = Batch({name: data[name] for name in ("adv", "ret") if name in data})
-    if "valid" in data and data.valid.shape == data.rew.shape: return rows[data.valid], made[data.valid]
+    if "valid" in data and data.valid.shape == data.rew.shape:
+        return rows[data.valid], made[data.valid]
     return rows, made
 
 # %% ../../nbs/6_training/6394_again_findings.ipynb #0a8daef4
@@ -84,8 +76,10 @@ def returns_beside(learner):
     lam = getattr(algo, "gae_lambda", getattr(algo, "q_lambda", 1.))
     adv = torch.as_tensor(summed_on(error, rows, learner.memory, algo.gamma * lam))
     again = dict(adv=adv, ret=adv + val.detach().cpu())
-    if hasattr(algo, "kl_coeff"): again.pop("adv")        # by then they are brought to deviation 1
-    return {name: torch.stack([made[name].cpu().double(), one.double()]) for name, one in again.items() if name in made}
+    if hasattr(algo, "kl_coeff"):
+        again.pop("adv")        # by then they are brought to deviation 1
+    there = {name: one for name, one in again.items() if name in made}
+    return {name: torch.stack([made[name].cpu().double(), one.double()]) for name, one in there.items()}
 
 # %% ../../nbs/6_training/6394_again_findings.ipynb #86f653ac
 def pay_anything(learner, rng):
@@ -93,11 +87,13 @@ def pay_anything(learner, rng):
     held = np.flatnonzero(learner.memory.sizes)
     learner.memory.places["rew"][learner.memory.aged(0, held)] = rng.standard_normal(len(held))
 
+# %% ../../nbs/6_training/6394_again_findings.ipynb #eec4bcb2
 def returns_alike(evidence,
                   rows=300,   # to be seen, at least
                   seconds=2.):# of work, at most
-    "{adv or ret: (2, n) as they were made, and as they should be} of the next iterations of a copy"
-    if not says_exactly(evidence) or not evidence.trainer.collecting or not evidence.learner.updates: return {}
+    "{adv or ret: (2, n) as they were made, as they should be} of the next iterations"
+    if not says_exactly(evidence) or not evidence.trainer.collecting or not evidence.learner.updates:
+        return {}
     found = {}
     patience = Patience(seconds)
     rng = np.random.default_rng(0)
@@ -114,7 +110,7 @@ def returns_alike(evidence,
                 found.setdefault(name, []).append(both)
     return {name: torch.cat(parts, 1) for name, parts in found.items()}
 
-# %% ../../nbs/6_training/6394_again_findings.ipynb #128d1035
+# %% ../../nbs/6_training/6394_again_findings.ipynb #9bee2fd1
 def other_sums(evidence):
     "Advantages or returns are not those that settings, rewards and critic make"
     for name, (made, again) in returns_alike(evidence).items():
@@ -124,8 +120,8 @@ def other_sums(evidence):
         if len(made) < 20 or off.double().mean() < .02: continue
         what = dict(adv="advantages", ret="returns")[name]
         return Finding(
-            "other_sums", f"{what} in {off.double().mean():.0%} of {len(made):,} rows are not those that rewards, critic, "
-            f"gamma and lambda make: they are up to {apart:.3g} off, and differ among each other by {size:.3g}",
+            "other_sums", f"{what} in {off.double().mean():.0%} of {len(made):,} rows are not those that rewards, "
+            f"critic, gamma and lambda make: they are up to {apart:.3g} off, and differ among each other by {size:.3g}",
             "what is learned is not what actions brought about",
             "look at how rewards are summed: the discount, lambda, the order of the rows, what follows a cut and an "
             "end, whether a value is subtracted",
@@ -133,7 +129,7 @@ def other_sums(evidence):
             numbers={what: as_numpy(made), "computed again": as_numpy(again)})
     return None
 
-# %% ../../nbs/6_training/6394_again_findings.ipynb #2b5d6dbd
+# %% ../../nbs/6_training/6394_again_findings.ipynb #98b486d2
 @torch.no_grad()
 def climbing_targets(found):
     "(B,) targets of critics that a policy climbs; None where something else is drawn on the way to them"
@@ -141,7 +137,8 @@ def climbing_targets(found):
     nets = found.nets
     rows = found.batch
     plain = {"rew", "term", "next_obs", "next_noise"} <= rows.keys() and "picks" not in rows and not algo.offline
-    if not plain or not isinstance(algo, (SoftActorCritic, Deterministic)) or "target" not in nets: return None
+    if not plain or not isinstance(algo, (SoftActorCritic, Deterministic)) or "target" not in nets:
+        return None
     if "temperature" in nets:
         worth, ent = nets.target.under(nets.policy(rows.next_obs), rows.next_obs, rows.next_noise, lowest)
         price = nets.temperature() if algo.ent_coef is None else algo.ent_coef
@@ -151,7 +148,7 @@ def climbing_targets(found):
     act = jitter(nets.target_policy(rows.next_obs).mode(), kick, 1., box.low, box.width)
     return bootstrapped(rows.rew, rows.term, lowest(nets.target(rows.next_obs, act)), algo.gamma)
 
-# %% ../../nbs/6_training/6394_again_findings.ipynb #ad2ac094
+# %% ../../nbs/6_training/6394_again_findings.ipynb #61528ea8
 def other_target(evidence):
     "Targets of critics are not what the reward and the slow networks make"
     found = evidence.rehearsal
@@ -171,163 +168,5 @@ def other_target(evidence):
         weight=.98, changes={},
         numbers={"target": as_numpy(told), "computed again": as_numpy(again)})
 
-# %% ../../nbs/6_training/6394_again_findings.ipynb #b89483d0
-class Term(NamedTuple):
-    "A part of a loss"
-    name: str
-    counts: float       # how often it should be there
-    loss: torch.Tensor
-
-def gain_of(algo, logp, rows, adv):
-    "Advantages by the chances of the actions, over those of the policy that took them where steps are clipped"
-    if not hasattr(algo, "clip_range"): return (logp * adv).mean()
-    ratio = (logp - rows.logp).exp()
-    return torch.minimum(ratio * adv, ratio.clamp(1 - algo.clip_range, 1 + algo.clip_range) * adv).mean()
-
-def pi_moved(pi, rows):
-    "(B,) estimates of the KL divergence from the policy that took the actions"
-    log_ratio = pi.logp(rows.act) - rows.logp
-    return log_ratio.exp() - 1 - log_ratio
-
-def policy_terms(algo, nets, rows):
-    "{group: [Term, …]} where a policy follows advantages"
-    if "carry" in rows:
-        pi, val = nets.policy(rows.obs, rows.carry[0], rows.first, rows.valid)
-        rows = rows[rows.valid]
-    else:
-        pi = nets.policy(rows.obs)
-        val = nets.value(rows.obs).squeeze(-1) if "value" in nets else None
-    critic = [] if val is None else [Term("the error of the critic", getattr(algo, "vf_coef", 1.),
-                                          (val - rows.ret).square().mean())]
-    if set(algo.groups(nets)) == {"value"}: return dict(value=critic)
-    adv = rows.adv
-    if isinstance(algo, Rollouts) and "price" not in nets: adv = RolloutSettings.scaled(algo, adv)
-    gain = gain_of(algo, pi.logp(rows.act), rows, adv)
-    terms = [Term("advantages", 1., -gain), Term("entropy", algo.ent_coef, -pi.entropy().mean()), *critic]
-    if "price" in nets: terms.append(Term("the KL", float(nets.price.beta), pi_moved(pi, rows).mean()))
-    return dict(all=terms)
-
-# %% ../../nbs/6_training/6394_again_findings.ipynb #fba7d9c3
-def value_terms(algo, nets, rows, told):
-    "{group: [Term, …]} where values of actions learn from targets"
-    q = of_action(nets.q(rows.obs), rows.act)
-    if isinstance(algo, PQN): return dict(all=[Term("the error", .5, (rows.ret - q).square().mean())])
-    error = smooth_l1_loss(q, told.target.detach(), reduction="none")
-    weight = rows.get("weight", torch.ones_like(error))
-    return dict(all=[Term("the error, as rows are weighted", 1., (weight * error).mean())])
-
-# %% ../../nbs/6_training/6394_again_findings.ipynb #7965fbb3
-def distance_of_quantiles(algo, nets, rows, after): # after (B, K)
-    "(B,) distances of the quantiles of actions from those that they should have"
-    guess = parts_of_action(nets.q.quantiles(rows.obs), rows.act)
-    wanted = rows.ret[:, None] + rows.disc[:, None] * after
-    return quantile_huber(guess, wanted, midpoints(algo.quantiles, guess.device))
-
-def distribution_terms(algo, nets, rows):
-    "{group: [Term, …]} where distributions of returns are learned"
-    best = algo.best_next(nets, rows)
-    if isinstance(algo, QRDQN):
-        after = parts_of_action(nets.target.quantiles(rows.next_obs), best).detach()
-        error = distance_of_quantiles(algo, nets, rows, after)
-    else:
-        after = parts_of_action(nets.target.logits(rows.next_obs), best).softmax(-1).detach()
-        wanted = one_step_earlier(after, rows.ret, rows.disc, nets.q.atoms)
-        error = -(wanted * parts_of_action(nets.q.logits(rows.obs), rows.act).log_softmax(-1)).sum(-1)
-    weight = rows.get("weight", torch.ones_like(error))
-    return dict(all=[Term("the distance of distributions, as rows are weighted", 1., (weight * error).mean())])
-
-# %% ../../nbs/6_training/6394_again_findings.ipynb #8535df2a
-def climbing_terms(algo, nets, rows, told):
-    "{group: [Term, …]} where a policy climbs critics"
-    q = nets.critic(rows.obs, rows.act)
-    error = (told.target.detach()[:, None] - q).square().sum(-1).mean()
-    terms = dict(critic=[Term("the error of the critics", .5, error)])
-    if "temperature" not in nets:
-        val = nets.critic(rows.obs, nets.policy(rows.obs).mode(), heads=1)[:, 0]
-        return terms | dict(policy=[Term("the value", 1., -val.mean())])
-    worth, ent = nets.critic.under(nets.policy(rows.obs), rows.obs, rows.noise, lowest)
-    price = nets.temperature() if algo.ent_coef is None else torch.full_like(nets.temperature(), algo.ent_coef)
-    paid = Term("entropy at its price", 1., -(price * ent).sum(-1).mean())
-    asked = (nets.temperature.log * (ent.detach() - nets.temperature.wanted)).sum(-1).mean()
-    return terms | dict(policy=[Term("the value", 1., -worth.mean()), paid],
-                        temperature=[Term("entropy above what is wanted", 1., asked)])
-
-# %% ../../nbs/6_training/6394_again_findings.ipynb #712bfe27
-def terms_of(found, nets):
-    "{group: [Term, …]} of the loss of a minibatch; nothing where an algorithm does not say what it is"
-    algo = found.learner.algo
-    rows = found.batch
-    follows = isinstance(algo, (Rollouts, REINFORCE)) and "adv" in rows
-    if follows: return policy_terms(algo, nets, rows)
-    q = found.before.get("q")
-    plain = q is not None and not algo.offline and not algo.imitates and reads_plainly(found)
-    if not plain: return {}
-    if isinstance(algo, (QRDQN, C51)): return distribution_terms(algo, nets, rows)
-    compares = isinstance(algo, ReplayedQ) and isinstance(algo, ComparedQ)
-    if isinstance(algo, PQN) or compares and q.shape == found.before.target.shape:
-        return value_terms(algo, nets, rows, found.before)
-    climbs = isinstance(algo, Climbing) and isinstance(algo, (SoftActorCritic, Deterministic))
-    return climbing_terms(algo, nets, rows, found.before) if climbs and q.ndim == 2 else {}
-
-# %% ../../nbs/6_training/6394_again_findings.ipynb #ae96952b
-def flat_gradient(loss, parameters):
-    "(P,) gradient of a loss by all parameters in one; zeros where it does not depend on them"
-    if not loss.requires_grad: return torch.zeros(sum(one.numel() for one in parameters))
-    found = grad(loss, parameters, retain_graph=True, allow_unused=True)
-    parts = [torch.zeros_like(one) if part is None else part for one, part in zip(parameters, found)]
-    return torch.cat([part.flatten() for part in parts]).cpu()
-
-def how_often(gradient, # (P,)
-              terms):   # [(P,), …]
-    "How often each gradient is in another one, by least squares, and the share of that which is of none of them"
-    made = torch.stack(terms, 1).double()
-    counts = torch.linalg.lstsq(made.T @ made, made.T @ gradient.double(), driver="gelsd").solution
-    left = (gradient - made @ counts).norm() / gradient.norm().clamp(min=1e-12)
-    return counts.tolist(), float(left)
-
-# %% ../../nbs/6_training/6394_again_findings.ipynb #c67f7c2b
-def wrong_terms(gradient, terms): # (P,), [(Term, (P,)), …]
-    "What is wrong with a gradient, in words; nothing where all is well"
-    length = float(gradient.norm())
-    terms = [(term, one) for term, one in terms if float(one.norm()) > 1e-6 * length]
-    if length < 1e-7 or not terms: return ""
-    counts, left = how_often(gradient, [one for _, one in terms])
-    wrong = []
-    for (term, one), count in zip(terms, counts):
-        apart = abs(count - term.counts)
-        if apart > .1 * abs(term.counts) and apart * float(one.norm()) > 3e-5 * length:
-            wrong.append(f"{term.name}: {count:.3g} times instead of {term.counts:.3g}")
-    if left > .1: wrong.append(f"{left:.0%} of its length is of none of its terms")
-    return "; ".join(wrong)
-
-# %% ../../nbs/6_training/6394_again_findings.ipynb #cd717fac
-def told_gradients(found, nets):
-    "What is wrong with the gradients of a minibatch, in words; nothing where all is well"
-    algo = found.learner.algo
-    terms = {} if algo.update else terms_of(found, nets)
-    if not terms: return ""
-    for group, loss, _ in algo.losses(nets, found.batch):
-        weights = [one for one in algo.groups(nets)[group] if one.requires_grad]
-        made = [(term, flat_gradient(term.loss, weights)) for term in terms.get(group, [])]
-        wrong = wrong_terms(flat_gradient(loss, weights), made) if made else ""
-        if wrong: return wrong
-    return ""
-
-# %% ../../nbs/6_training/6394_again_findings.ipynb #70814435
-@torch.enable_grad()
-def other_gradient(evidence):
-    "The gradient of a loss is not the sum of its terms, each as often as its coefficient says"
-    found = evidence.rehearsal
-    told = told_gradients(found, found.nets) if found else ""
-    moved = found and hasattr(evidence.algo, "clip_range") and not evidence.algo.clip_range_vf
-    if moved: told = told or told_gradients(found, found.learner.nets)      # where the clip range counts
-    if not told: return None
-    return Finding(
-        "other_gradient", f"in the gradient of the loss there is {told}",
-        "weights are moved for something else than the settings say, or the other way",
-        "look at the sign, the weight and the rows of each term of the loss, and at what is detached; of a term that "
-        "you added yourself this says nothing",
-        weight=.97, changes={})
-
-# %% ../../nbs/6_training/6394_again_findings.ipynb #d2a9c6ca
-AGAIN_CHECKS = [other_sums, other_target, other_gradient]
+# %% ../../nbs/6_training/6394_again_findings.ipynb #53d66f58
+AGAIN_CHECKS = [other_sums, other_target]

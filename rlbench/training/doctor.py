@@ -18,6 +18,7 @@ from .action_findings import ACTION_CHECKS
 from .again_findings import AGAIN_CHECKS
 from .evidence import examine
 from .findings import TASK_CHECKS
+from .gradient_findings import GRADIENT_CHECKS
 from .hidden_findings import HIDDEN_CHECKS
 from .keeping_findings import KEEPING_CHECKS
 from .learning_findings import LEARNING_CHECKS
@@ -108,7 +109,7 @@ class Diagnosis(list):
 # %% ../../nbs/6_training/6395_doctor.ipynb #bea0fdf3
 CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *STEADY_CHECKS, *HIDDEN_CHECKS,
           *SETTING_CHECKS, *LEARNING_CHECKS, *POLICY_CHECKS, *ROW_CHECKS, *UPDATE_CHECKS, *AGAIN_CHECKS,
-          *KEEPING_CHECKS, *TABLE_CHECKS]
+          *GRADIENT_CHECKS, *KEEPING_CHECKS, *TABLE_CHECKS]
 
 def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"

@@ -22,6 +22,7 @@ def sureness(y,    # (n,)
     error = np.sqrt(y[push].var() / push.sum() + y[~push].var() / (~push).sum())
     return float(gap / max(error, 1e-3 * abs(gap), 1e-12))
 
+# %% ../../nbs/6_training/6388_steady_findings.ipynb #c8be4781
 def sure_by_episode(rows):
     "(kinds of actions, columns, episodes) by how many standard errors an action raises what follows"
     group = groups_of_actions(rows.act)
@@ -30,16 +31,19 @@ def sure_by_episode(rows):
     whole = [np.flatnonzero(episode == i) for i in range(episode[-1] + 1)]
     whole = [one for one in whole if len(one) >= 10]
     followed = [y.astype(float) for y in all_that_followed(rows)]
-    return np.array([[[sureness(y[one], group[one] == kind) for one in whole] for y in followed] for kind in kinds])
+    found = np.zeros((len(kinds), len(followed), len(whole)))
+    for i, k, e in np.ndindex(found.shape):
+        found[i, k, e] = sureness(followed[k][whole[e]], group[whole[e]] == kinds[i])
+    return found
 
-# %% ../../nbs/6_training/6388_steady_findings.ipynb #d58ff41e
+# %% ../../nbs/6_training/6388_steady_findings.ipynb #0ac64ba2
 def turned_actions(evidence):
     "In some episodes an action surely raises what it surely lowers in others"
     rows = evidence.chance
     flat = not isinstance(rows.act, dict) and isinstance(rows.obs, np.ndarray) and rows.obs.ndim == 2
     if not flat or len(rows.rew) < 200: return None
     sure = sure_by_episode(rows)
-    if sure.ndim < 3 or sure.shape[2] < 4: return None
+    if sure.shape[2] < 4: return None
     most = np.unravel_index(np.median(np.abs(sure), -1).argmax(), sure.shape[:2])
     up, down = (sure[most] > 8).mean(), (sure[most] < -8).mean()
     if min(up, down) < .15: return None
@@ -50,7 +54,7 @@ def turned_actions(evidence):
         "are actions renumbered or turned round now and then, by reset or by a wrapper; if they must, show how",
         weight=.9, changes={})
 
-# %% ../../nbs/6_training/6388_steady_findings.ipynb #04ac1fea
+# %% ../../nbs/6_training/6388_steady_findings.ipynb #e6ea1620
 def levels_of(y,    # (n,)
               group,# (n,) numbers of actions
               x):   # (n, D) states
@@ -61,6 +65,7 @@ def levels_of(y,    # (n,)
     rest = y - made[:, :-len(kinds)] @ slope[:-len(kinds)]
     return rest, {kind: np.median(rest[group == kind]) for kind in kinds}
 
+# %% ../../nbs/6_training/6388_steady_findings.ipynb #8fdb532a
 def share_replaced(y, group, x):
     "Share of the steps that lie at the level of another action; 0 where levels cannot be told apart"
     rest, levels = levels_of(y, group, x)
@@ -72,12 +77,13 @@ def share_replaced(y, group, x):
     own = np.array(list(levels))[far.argmin(1)] == group
     return float((near & ~own).mean()) if gap > 0 and near.mean() > .9 else 0.
 
-# %% ../../nbs/6_training/6388_steady_findings.ipynb #091ab845
+# %% ../../nbs/6_training/6388_steady_findings.ipynb #bc5b7d84
 def replaced_actions(evidence):
     "Now and then another action takes effect than the one that was taken"
     rows = evidence.chance
     several = isinstance(evidence.spec.action_space, gym.spaces.Discrete)
-    if not several or not isinstance(rows.obs, np.ndarray) or rows.obs.ndim != 2 or len(rows.rew) < 200: return None
+    if not several or not isinstance(rows.obs, np.ndarray) or rows.obs.ndim != 2 or len(rows.rew) < 200:
+        return None
     group = groups_of_actions(rows.act)
     effects = effects_after(rows, 0)
     columns = [y.astype(float) for y in all_that_followed(rows)]
@@ -92,11 +98,12 @@ def replaced_actions(evidence):
         "effect",
         weight=.75, changes={})
 
-# %% ../../nbs/6_training/6388_steady_findings.ipynb #971958bd
+# %% ../../nbs/6_training/6388_steady_findings.ipynb #4ef8e210
 def late_sight(evidence):
     "An action shows one or two steps later, and not at once"
     rows = evidence.chance
-    if isinstance(rows.act, dict) or "carry" in evidence.exploring or len(within_episodes(rows, 3)) < 300: return None
+    if isinstance(rows.act, dict) or "carry" in evidence.exploring or len(within_episodes(rows, 3)) < 300:
+        return None
     at_once, *later = (effects_after(rows, lag).max() for lag in range(3))
     lag = 1 + int(np.argmax(later))
     if later[lag - 1] < max(25., 8 * at_once): return None
@@ -107,5 +114,5 @@ def late_sight(evidence):
         "does step return the observation of before the action; or are velocities missing from it",
         weight=.72, changes={})
 
-# %% ../../nbs/6_training/6388_steady_findings.ipynb #8d2ace7a
+# %% ../../nbs/6_training/6388_steady_findings.ipynb #d622a3b9
 STEADY_CHECKS = [turned_actions, replaced_actions, late_sight]

@@ -34,6 +34,7 @@ class Correction(NamedTuple):
     before: torch.Tensor # (S, A)
     after: torch.Tensor
 
+# %% ../../nbs/6_training/63945_table_findings.ipynb #16b8bc56
 def corrections_of(trainer, who,
                    events,  # of a copy of the run, at most
                    seconds):# of work, at most
@@ -54,7 +55,7 @@ def corrections_of(trainer, who,
                 found.append(Correction(learner.last.batch, learner.last.parts, before, values.clone()))
     return found
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #72ea2332
+# %% ../../nbs/6_training/63945_table_findings.ipynb #2e66c957
 def one_step_table(evidence):
     "Whether a run corrects one table of action values by single steps"
     algo = evidence.algo
@@ -73,7 +74,7 @@ def worth_next(algo, table, rows, q): # q (S, A)
     taken = after.gather(-1, torch.as_tensor(rows.later.act)[:, 1:2].long())[:, 0]
     return torch.where(torch.as_tensor(rows.later.valid)[:, 1], taken, mean)
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #ac61a567
+# %% ../../nbs/6_training/63945_table_findings.ipynb #198e5579
 def errors_of_correction(algo, table, one): # Correction
     "(B, 2) by how much what was told to be the target is off, and what became of the cell"
     rows = one.batch
@@ -85,23 +86,25 @@ def errors_of_correction(algo, table, one): # Correction
     moved = one.after[cell] - one.before[cell] - algo.lr * (want - one.before[cell])
     return torch.stack([told, moved], -1).abs()
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #3815cd7b
+# %% ../../nbs/6_training/63945_table_findings.ipynb #fe753196
 def wrong_corrections(evidence):
     "(n,) bool, whether each of the next corrections is another one than it should be; None where that cannot be said"
     if not one_step_table(evidence): return None
     table = evidence.learner.nets.q
     traced = "traces" in evidence.learner.nets            # there a correction is for many cells
     found = []
-    try: seen = corrections_of(evidence.trainer, evidence.who, events=900, seconds=3.)
+    try:
+        seen = corrections_of(evidence.trainer, evidence.who, events=900, seconds=3.)
     except NotFinite: return None
     for one in seen:
-        if len(one.batch.rew) > 1: continue               # they might share a cell
+        if len(one.batch.rew) > 1:
+            continue               # they might share a cell
         told, moved = errors_of_correction(evidence.algo, table, one)[0].tolist()
         bearable = 1e-5 * (1 + float(one.before.abs().max()))
         found.append(told > bearable or moved > bearable and not traced)
     return np.array(found, bool)
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #4ccf0aa6
+# %% ../../nbs/6_training/63945_table_findings.ipynb #82373013
 def other_correction(evidence):
     "Corrections of a table are not what reward, discount and the next state make"
     wrong = wrong_corrections(evidence)
@@ -114,7 +117,7 @@ def other_correction(evidence):
         "cell that is corrected, ends",
         weight=.99, changes={})
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #90707b60
+# %% ../../nbs/6_training/63945_table_findings.ipynb #eefd1d7c
 def visits_of(learner, env):
     "[(s, a), …] of the episode of the last row that raised a trace, the newest first; None where it is not held whole"
     memory = learner.memory
@@ -128,18 +131,20 @@ def visits_of(learner, env):
         age += 1
     return None
 
+# %% ../../nbs/6_training/63945_table_findings.ipynb #39cc2519
 def traces_again(learner, env):
     "(S, A) traces as the visits of the episode make them; None where that cannot be said"
     visits = visits_of(learner, env)
     algo = learner.algo
-    if visits is None or algo.trace == "dutch" or algo.off_policy != "none" or algo.double: return None
+    if visits is None or algo.trace == "dutch" or algo.off_policy != "none" or algo.double:
+        return None
     z = torch.zeros_like(learner.nets.traces.z[env])
     for pair in reversed(visits):
         z *= algo.gamma * algo.td_lambda
         z[pair] = 1. if algo.trace == "replacing" else z[pair] + 1
     return z
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #30f7d85f
+# %% ../../nbs/6_training/63945_table_findings.ipynb #444e64db
 def other_traces(evidence):
     "Traces are not what the visits of the present episode make"
     learner = evidence.learner
@@ -153,12 +158,12 @@ def other_traces(evidence):
         also = f", {old} of them on pairs that were not met in this episode" * bool(old)
         return Finding(
             "other_traces", f"{int(apart.sum())} traces are not what the visits of the present episode make{also}",
-            "what happens now is put down to steps that did not lead to it, or too much or too little to those that did",
+            "what happens now is put down to steps that did not lead to it, or too much or too little to others",
             "set all traces to 0 where an episode begins; in each step they fade by gamma times lambda",
             weight=.98, changes={})
     return None
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #280639db
+# %% ../../nbs/6_training/63945_table_findings.ipynb #4421f8fd
 def inner_table(env):
     "The table of the world that an environment is made of, whatever is wrapped around it; None where there is none"
     env = env.unwrapped
@@ -170,14 +175,15 @@ def impossible_steps(model, rows):
     "(n,) bool, whether a step leads where the table says that it cannot"
     return model.P[rows.obs, rows.act, rows.next_obs] == 0
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #47223513
+# %% ../../nbs/6_training/63945_table_findings.ipynb #c7c5d5cb
 def other_world(evidence):
     "Steps lead where the world's own table says that they cannot"
     spaces = evidence.spec.observation_space, evidence.spec.action_space
     numbered = all(isinstance(space, gym.spaces.Discrete) and not space.start for space in spaces)
     single = evidence.trainer.env.single
     model = inner_table(single) if numbered and isinstance(single, gym.Env) else None
-    if model is None or model.P.shape[:2] != tuple(int(space.n) for space in spaces): return None
+    if model is None or model.P.shape[:2] != tuple(int(space.n) for space in spaces):
+        return None
     wrong = impossible_steps(model, evidence.chance)
     if wrong.mean() < .02: return None
     return Finding(
@@ -188,5 +194,5 @@ def other_world(evidence):
         "look at wrappers and at step: are actions replaced or renumbered, are states shuffled or shown late",
         weight=.9, changes={})
 
-# %% ../../nbs/6_training/63945_table_findings.ipynb #f224d377
+# %% ../../nbs/6_training/63945_table_findings.ipynb #e5b6355d
 TABLE_CHECKS = [other_correction, other_traces, other_world]
