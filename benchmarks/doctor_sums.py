@@ -191,7 +191,6 @@ SUM_FAULTS = {
 }
 SUM_HEALTHY = {
     "ppo, LunarLander": case(env=LANDER, steps=8000),
-    "recurrent_ppo, StatelessCartPole": case(env="rlbench/StatelessCartPole-v0", algo="recurrent_ppo", steps=4000),
     "monte_carlo, FourRooms": case(env=ROOMS, algo="monte_carlo", steps=6000),
     "sarsa_lambda, CliffWalk": case(env=CLIFF, algo="sarsa_lambda", steps=3000),
 }
