@@ -4,7 +4,7 @@
 
 Each fault is put into a run of its own; it counts as named if one of the first two findings is the right one. --more
 takes the second set, which was made when the checks for the first one were there, from other kinds of faults, and a
-third one, of which most were written by somebody who had seen no check.
+third and a fourth one, of which most were written by somebody who had seen no check.
 --write keeps the table in benchmarks/results/doctor.md, that of the second set in doctor_more.md.
 """
 import argparse
@@ -17,6 +17,7 @@ import torch
 from benchmarks.doctor_cases import FAULTS, HEALTHY
 from benchmarks.doctor_more import MORE_FAULTS, MORE_HEALTHY
 from benchmarks.doctor_others import OTHER_FAULTS, OTHER_HEALTHY
+from benchmarks.doctor_sums import SUM_FAULTS, SUM_HEALTHY
 
 HERE = Path(__file__).resolve().parent
 
@@ -39,7 +40,7 @@ def main():
     args.add_argument("--more", action="store_true")
     args.add_argument("--write", action="store_true")
     args = args.parse_args()
-    further = MORE_FAULTS | OTHER_FAULTS, MORE_HEALTHY | OTHER_HEALTHY
+    further = MORE_FAULTS | OTHER_FAULTS | SUM_FAULTS, MORE_HEALTHY | OTHER_HEALTHY | SUM_HEALTHY
     faults, healthy = further if args.more else (FAULTS, HEALTHY)
     name_of_page = "doctor_more.md" if args.more else "doctor.md"
     torch.set_num_threads(1)

@@ -10,6 +10,7 @@ import rlbench
 from benchmarks.doctor_cases import FAULTS, HEALTHY
 from benchmarks.doctor_more import MORE_FAULTS, MORE_HEALTHY
 from benchmarks.doctor_others import OTHER_FAULTS, OTHER_HEALTHY
+from benchmarks.doctor_sums import SUM_FAULTS, SUM_HEALTHY
 from rlbench import Trainer
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
@@ -64,6 +65,19 @@ def test_a_fault_of_the_third_set_is_named(name):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SUM_FAULTS)
+def test_a_fault_of_the_fourth_set_is_named(name):
+    case = SUM_FAULTS[name]
+    assert set(case.make().diagnose().names[:2]) & set(case.named)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SUM_HEALTHY)
+def test_nothing_is_found_in_healthy_runs_of_the_fourth_set(name):
+    assert SUM_HEALTHY[name].make().diagnose() == []
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["dqn, Acrobot, early", "pqn, Breakout", "sarsa, WindyGrid"])
 def test_nothing_is_found_where_others_raised_an_alarm(name):
     assert OTHER_HEALTHY[name].make().diagnose() == []
@@ -93,9 +107,9 @@ def test_an_environment_that_cannot_go_back_is_looked_at_all_the_same():
 def test_names_are_those_of_the_checks():
     assert len(CHECKS) >= 20
     assert len({check.__name__ for check in CHECKS}) == len(CHECKS)
-    sets = [FAULTS, HEALTHY, MORE_FAULTS, MORE_HEALTHY, OTHER_FAULTS, OTHER_HEALTHY]
+    sets = [FAULTS, HEALTHY, MORE_FAULTS, MORE_HEALTHY, OTHER_FAULTS, OTHER_HEALTHY, SUM_FAULTS, SUM_HEALTHY]
     assert len({name for one in sets for name in one}) == sum(map(len, sets))
-    named = {name for case in (FAULTS | MORE_FAULTS | OTHER_FAULTS).values() for name in case.named}
+    named = {name for case in (FAULTS | MORE_FAULTS | OTHER_FAULTS | SUM_FAULTS).values() for name in case.named}
     assert named <= {check.__name__ for check in CHECKS}
 
 

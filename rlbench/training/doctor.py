@@ -15,14 +15,19 @@ from ..core.batch import TextTable
 from ..core.settings import whole_number
 from ..core.words import ConfigError
 from .action_findings import ACTION_CHECKS
+from .again_findings import AGAIN_CHECKS
 from .evidence import examine
 from .findings import TASK_CHECKS
+from .gradient_findings import GRADIENT_CHECKS
 from .hidden_findings import HIDDEN_CHECKS
+from .keeping_findings import KEEPING_CHECKS
 from .learning_findings import LEARNING_CHECKS
 from .policy_findings import POLICY_CHECKS
 from .row_findings import ROW_CHECKS
 from .setting_findings import SETTING_CHECKS
 from .sight_findings import SIGHT_CHECKS
+from .steady_findings import STEADY_CHECKS
+from .table_findings import TABLE_CHECKS
 from .update_findings import UPDATE_CHECKS
 
 # %% ../../nbs/6_training/6395_doctor.ipynb #b423f6b6
@@ -108,8 +113,9 @@ class Diagnosis(list):
         return self.table()._repr_html_() + f"<p>{self.warning}</p>" * bool(self.warning)
 
 # %% ../../nbs/6_training/6395_doctor.ipynb #bea0fdf3
-CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *HIDDEN_CHECKS,
-          *SETTING_CHECKS, *LEARNING_CHECKS, *POLICY_CHECKS, *ROW_CHECKS, *UPDATE_CHECKS]
+CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *STEADY_CHECKS, *HIDDEN_CHECKS,
+          *SETTING_CHECKS, *LEARNING_CHECKS, *POLICY_CHECKS, *ROW_CHECKS, *UPDATE_CHECKS, *AGAIN_CHECKS,
+          *GRADIENT_CHECKS, *KEEPING_CHECKS, *TABLE_CHECKS]
 
 def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"

@@ -234,38 +234,13 @@ def late_reward(evidence):
         weight=.7, changes=dict(gae_lambda=1.) if getattr(evidence.algo, "gae_lambda", 1.) < .9 else {},
         numbers={"return": episodes.ret, "steps": episodes.length})
 
-# %% ../../nbs/6_training/6385_hidden_findings.ipynb #5f66e033
-def curved(x): # (n, D)
-    "Columns with their products of two, and of three where they are few"
-    x = np.clip((x - x.mean(0)) / np.maximum(x.std(0), 1e-9), -3, 3)
-    i, j = np.triu_indices(x.shape[1])
-    if len(x) < 5 * len(i): return x
-    two = x[:, i] * x[:, j]
-    three = [two * x[:, k:k + 1] for k in range(x.shape[1])] if x.shape[1] <= 5 else []
-    return np.column_stack([x, two, *three])
-
-# %% ../../nbs/6_training/6385_hidden_findings.ipynb #c7987870
-def open_elsewhere(x, y, stretch=20):
-    "Share of the variance of y in every fifth stretch that a line through x of the others leaves open"
-    fold = np.arange(len(y)) // stretch % 5
-    x = np.column_stack([x, np.ones(len(y))])
-    wrong = y.astype(float)
-    for k in range(5):
-        rest = fold != k
-        square = x[rest].T @ x[rest] + .1 * np.eye(x.shape[1])
-        wrong[~rest] -= x[~rest] @ np.linalg.solve(square, x[rest].T @ y[rest])
-    return float((wrong**2).mean() / max(y.var(), 1e-12))
-
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #098dd04f
 def open_after(rows, lag):
-    "Share of the variance of rewards that states and actions of so many steps before leave open"
+    "Share of the variance of rewards that states, actions and what they changed so many steps before leave open"
     before = within_episodes(rows, lag)
-    act = rows.act.reshape(len(rows.act), -1)
-    if act.dtype.kind in "iu":
-        act = act[:, :1] == np.unique(act[:, 0])[1:]      # choices, one column each but for the first
-    x = np.column_stack([rows.obs.reshape(len(rows.obs), -1), act]).astype(float)[before]
-    rew = np.clip(rows.rew, *np.quantile(rows.rew, (.02, .98))).astype(float)     # a crash is another matter
-    return open_elsewhere(curved(x[:, x.std(0) > 1e-9]), rew[before + lag])
+    rew = np.clip(rows.rew, *np.quantile(rows.rew, (.02, .98)))       # a crash is another matter
+    seen = {name: rows[name][before] for name in ("obs", "act", "next_obs")}
+    return unexplained(Batch(seen, rew=rew[before + lag]))
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #381599fe
 def reward_of_before(evidence, most=5):
@@ -287,16 +262,19 @@ def reward_of_before(evidence, most=5):
 
 # %% ../../nbs/6_training/6385_hidden_findings.ipynb #60e621c5
 def hasty_limit(evidence):
-    "All episodes are cut after a few steps, or after some more and all paid alike, or are over after one"
+    "Most episodes are cut after a few steps, or all after some more and paid alike, or are over after one"
     episodes = seen_whole(evidence)
     length = episodes.length
-    if len(length) < 5 or np.ptp(length): return None
+    if len(length) < 5: return None
+    longest = length.max()
+    cut = (length == longest) & ~episodes.term
     alike = not np.ptp(all_rows(evidence, "rew"))
-    cut = not episodes.term.any() and 1 < length[0] <= (100 if alike else 15)
-    at_once = length[0] == 1 and alike
-    if not (cut or at_once): return None
+    hasty = longest > 1 and (cut.mean() > .5 and longest <= 15 or cut.all() and alike and longest <= 100)
+    at_once = longest == 1 and alike
+    if not (hasty or at_once): return None
     return Finding(
-        "hasty_limit", f"all {len(length)} episodes were {'cut' if cut else 'over'} at step {length[0]}",
+        "hasty_limit", f"of {len(length)} episodes {cut.sum() if hasty else len(length)} were "
+        f"{'cut' if hasty else 'over'} at step {longest}, and none was longer",
         "states that lie further away are never seen, and all values are guesses of what would come after",
         "a longer max_episode_steps; what step says about the end (terminated, truncated)",
         weight=.9 if at_once else .7, changes={},

@@ -90,6 +90,7 @@ def rate_apart(evidence, name):
     "A learning rate over its default; nan where one of them is no number"
     now = getattr(evidence.algo, name, None)
     usual = default_of(evidence.algo, name) if now is not None else None
+    if isinstance(usual, Schedule): usual = usual.at(evidence.trainer.steps)
     numbers = all(isinstance(one, (int, float)) and not isinstance(one, Schedule) and one for one in (now, usual))
     return now / usual if numbers else math.nan
 
