@@ -60,12 +60,13 @@ def with_few_colours(data):
 
 
 def shrink_pictures(nb):
-    "Pictures in outputs take little room"
+    "Pictures in outputs take little room, and stand there once"
     for cell in nb["cells"]:
         for output in cell.get("outputs", []):
-            data = output.get("data", {}).get("image/png")
-            if data:
-                output["data"]["image/png"] = with_few_colours("".join(data))
+            data = output.get("data", {})
+            if "image/png" not in data: continue
+            data["image/png"] = with_few_colours("".join(data["image/png"]))
+            data.pop("image/jpeg", None)
 
 
 def clean(text):
