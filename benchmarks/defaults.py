@@ -101,7 +101,7 @@ CANDIDATES = dict(                                 # beside the defaults as they
     iqn={"many": dict(samples=32)},
     rainbow={"without noise": dict(noisy=False)},
     stream_q={"intentional": dict(step_rule="intentional")},
-    stream_ac={"intentional": dict(step_rule="intentional")},
+    stream_ac={"bounded": dict(step_rule="obgd")},
     sac={
         "small": dict(lr=3e-4, critic_lr=1e-3, **SMALL),
         "quick": dict(lr=1e-3, critic_lr=1e-3, tau=.01, batch_size=256, hidden=[256, 256]),
