@@ -75,11 +75,11 @@ def returns_beside(learner):
     error = as_numpy(rew + algo.gamma * next_val.masked_fill(rows.term.bool(), 0) - val)
     lam = getattr(algo, "gae_lambda", getattr(algo, "q_lambda", 1.))
     adv = torch.as_tensor(summed_on(error, rows, learner.memory, algo.gamma * lam))
-    again = dict(adv=adv, ret=adv + val.detach().cpu())
+    again = dict(adv=adv, ret=adv + torch.as_tensor(as_numpy(val)))
     if hasattr(algo, "kl_coeff"):
         again.pop("adv")        # by then they are brought to deviation 1
     there = {name: one for name, one in again.items() if name in made}
-    return {name: torch.stack([made[name].cpu().double(), one.double()]) for name, one in there.items()}
+    return {name: torch.stack([torch.as_tensor(as_numpy(made[name])).double(), one.double()]) for name, one in there.items()}
 
 # %% ../../nbs/6_training/6394_again_findings.ipynb #86f653ac
 def pay_anything(learner, rng):

@@ -25,6 +25,7 @@ from ..algos.soft_critics import lowest
 from ..algos.td import of_action
 from ..algos.td3 import Deterministic
 from ..buffers.off_policy import quantile_huber
+from ..core.batch import as_numpy
 from ..policies.heads import midpoints
 from .findings import Finding
 from .update_findings import reads_plainly
@@ -141,7 +142,7 @@ def flat_gradient(loss, parameters):
         return torch.zeros(sum(one.numel() for one in parameters))
     found = grad(loss, parameters, retain_graph=True, allow_unused=True)
     parts = [torch.zeros_like(one) if part is None else part for one, part in zip(parameters, found)]
-    return torch.cat([part.flatten() for part in parts]).cpu()
+    return torch.as_tensor(as_numpy(torch.cat([part.flatten() for part in parts])))
 
 def how_often(gradient, # (P,)
               terms):   # [(P,), …]

@@ -53,7 +53,7 @@ def slow_pairs(nets):
 
 def as_vector(net):
     "All parameters of a network in one, copied"
-    return parameters_to_vector(net.parameters()).detach().double().cpu()
+    return torch.as_tensor(as_numpy(parameters_to_vector(net.parameters()))).double()
 
 def share_of_way(before, after, goal):
     "(share of the way to its goal that a vector went, length of what it did besides over that of the way)"

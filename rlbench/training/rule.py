@@ -48,14 +48,19 @@ class Event:
     data: Batch        # collect: its row (N, ...); process: data of the iteration; learn: named parts of the loss
     rows: dict = None  # collect: {behaviour: row}
     steps: dict = None # collect: {behaviour: Step}
-    ended: list = ()   # collect: episodes that ended, of all behaviours
     left: int = 0      # learn: minibatches still owed
+
+    @property
+    def ended(self):
+        "Episodes that ended, of all behaviours"
+        return [episode for step in (self.steps or {}).values() for episode in step.ended]
 
     @property
     def marks(self):
         "The larger units that it completed, one of MARKS"
         if self.kind == "collect":
-            return ("step", "episode") if self.ended else ("step",)
+            ended = any([step.ended for step in self.steps.values()])
+            return ("step", "episode") if ended else ("step",)
         if self.kind == "learn":
             return ("update",) if self.left else ("update", "iteration")
         return ()
@@ -223,8 +228,7 @@ class Rule(RunState):
             self.obs[name] = step.obs
         if self.chosen: self.mark_choices(steps)
         if self.env.steps >= self.log_at: self.log()
-        ended = [episode for step in steps.values() for episode in step.ended]
-        return self.tell(Event("collect", name, row, rows, steps, ended), acted, stepped)
+        return self.tell(Event("collect", name, row, rows, steps), acted, stepped)
 
     def mark_choices(self, steps):
         "Learners remember which of their rows a person's choice is in; the choice is made"
