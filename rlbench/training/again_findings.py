@@ -65,9 +65,9 @@ def rows_of_returns(learner):
 # %% ../../nbs/6_training/6394_again_findings.ipynb #0a8daef4
 def returns_beside(learner):
     "{adv or ret: (as they were made, as they should be)} of an iteration; nothing where that cannot be said"
-    found = rows_of_returns(learner)
-    if not found: return {}
-    rows, made = found
+    iteration = rows_of_returns(learner)
+    if not iteration: return {}
+    rows, made = iteration
     nets = learner.nets
     algo = learner.algo
     val, next_val = told_values(algo, nets, rows)
@@ -78,8 +78,12 @@ def returns_beside(learner):
     again = dict(adv=adv, ret=adv + torch.as_tensor(as_numpy(val)))
     if hasattr(algo, "kl_coeff"):
         again.pop("adv")        # by then they are brought to deviation 1
-    there = {name: one for name, one in again.items() if name in made}
-    return {name: torch.stack([torch.as_tensor(as_numpy(made[name])).double(), one.double()]) for name, one in there.items()}
+    found = {}
+    for name, right in again.items():
+        if name not in made: continue
+        told = torch.as_tensor(as_numpy(made[name]))
+        found[name] = torch.stack([told.double(), right.double()])
+    return found
 
 # %% ../../nbs/6_training/6394_again_findings.ipynb #86f653ac
 def pay_anything(learner, rng):
