@@ -15,8 +15,8 @@ from rlbench import Trainer
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.lab.page.clinic import finding_html, thinned
-from rlbench.training.doctor import CHECKS, Diagnosis
-from rlbench.training.findings import Finding
+from rlbench.training.doctor.diagnosis import CHECKS, Diagnosis
+from rlbench.training.doctor.findings import Finding
 from tests.cases import ONE_EACH
 
 QUICK = ["reward: always 0", "observation: one dimension large", "action: ignored, Box", "limit: reported as an end",

@@ -21,8 +21,8 @@ from rlbench.lab.runs.paper import PaperTable
 from rlbench.lab.runs.run_files import FACTS, RunLine
 from rlbench.lab.runs.run_table import RunTable
 from rlbench.lab.runs.runs import Runs
-from rlbench.training.doctor import Diagnosis
-from rlbench.training.findings import Finding
+from rlbench.training.doctor.diagnosis import Diagnosis
+from rlbench.training.doctor.findings import Finding
 from rlbench.training.meanings import Meaning
 from rlbench.training.suggest import Suggestion, suggest
 from rlbench.training.trainer import Trainer

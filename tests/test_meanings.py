@@ -77,8 +77,8 @@ def test_an_entry_is_whole(name):
 
 def test_bounds_are_the_doctors():
     "Each of them is asked for where he looks, and nowhere is it written again"
-    from rlbench.training import learning_findings, policy_findings
-    modules = learning_findings, policy_findings
+    from rlbench.training.doctor import learning, policy
+    modules = learning, policy
     text = "".join(Path(one.__file__).read_text(encoding="utf-8") for one in modules)
     asked = set(re.findall(r'MEANINGS\["(\w+)"\]', text))
     assert asked == {"kl"} | DOCTORS

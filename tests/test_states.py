@@ -13,7 +13,7 @@ from rlbench.lab.views.hindsight_view import HindsightView
 from rlbench.lab.views.pins import Pins, pin, pins_of
 from rlbench.lab.views.pins_view import PinsView
 from rlbench.lab.views.rollouts import rollout_from
-from rlbench.training.evidence import beliefs
+from rlbench.training.doctor.evidence import beliefs
 from rlbench.training.hindsight import value_against_return
 from rlbench.training.trainer import Trainer
 from tests.cases import HOMES, ONE_EACH, differs, homes_of

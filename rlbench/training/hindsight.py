@@ -18,8 +18,8 @@ from ..core.settings import whole_number
 from ..core.words import ConfigError
 from .actor import to_tensors
 from .checkpoints import trainer_of
-from .evidence import beliefs
-from .row_findings import correlation
+from .doctor.evidence import beliefs
+from .doctor.rows import correlation
 from .record import played_rows
 from .visits import chosen_one, fresh_envs, visitors
 

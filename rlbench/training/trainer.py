@@ -22,7 +22,7 @@ from .action_scale import action_scale
 from .actor import Policy
 from .by_hand import begin_at_hand, choose_by_hand
 from .checks import check_state, rehearse
-from .doctor import diagnose
+from .doctor.diagnosis import diagnose
 from .meanings import explained
 from .interrupts import StopOnInterrupt, Undivided
 from .rule import UNITS

@@ -20,7 +20,7 @@ from ..pictures.scene import FINE, Sheet
 from ..pictures.sketches import look_image, look_of
 from ...training.actor import as_batch
 from ...training.estimate import student
-from ...training.evidence import beliefs
+from ...training.doctor.evidence import beliefs
 from ...training.hindsight import completed_returns
 from ...training.visits import chosen_one, fresh_envs, one_step, visitors
 
