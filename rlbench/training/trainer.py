@@ -81,12 +81,14 @@ class Stepwise(Undivided):
             raise ValueError(f"until {what!r}: expected one of {', '.join(UNITS)}, or a function of an event")
         if callable(what): check_function("until", what, "event")
         n = whole_number("until: n", n, low=1)
-        while n > 0:
-            self.check_possible(what)
-            event = self.whole_event()
-            if event is None and not self.learn_again(what): break
-            if event:
-                n -= bool(what(event) if callable(what) else what == "event" or what in event.marks)
+        with StopOnInterrupt() as interrupt:
+            while n > 0:
+                self.check_possible(what)
+                event = self.advance()
+                interrupt.check()
+                if event is None and not self.learn_again(what): break
+                if event:
+                    n -= bool(what(event) if callable(what) else what == "event" or what in event.marks)
         return event
 
     def learn_again(self, what):
