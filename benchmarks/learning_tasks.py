@@ -69,11 +69,10 @@ DQN = dict(
     hidden=[128, 128],
 )
 QR_ACROBOT = dict(
-    n_step=1,
     lr="linear(0.0006, 0, 100000)",
     gradient_steps=4,
     target_update_interval=250,
-    epsilon="linear(1, 0.1, 12000)",
+    epsilon="linear(1, 0.02, 12000)",
     hidden=[256, 256],
 )
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
@@ -124,8 +123,7 @@ FAMILIES = {
         "qr-dqn-mountain-car": tuned(
             "MountainCar-v0", "qr_dqn", -110, SOLVED + "; rl-zoo3's QR-DQN: -106 within as many steps"),
         "qr-dqn-acrobot": Task(
-            "Acrobot-v1", "qr_dqn", 100_000, -80, "rl-zoo3's QR-DQN: -69 within as many steps", QR_ACROBOT,
-            note="a tenth of a step short; -81.5 with gamma 0.98 and a rate from 0.001, the rest by default"),
+            "Acrobot-v1", "qr_dqn", 100_000, -80, "rl-zoo3's QR-DQN: -69 within as many steps", QR_ACROBOT),
         "dqn-lunar-lander": tuned(
             "LunarLander-v3", "dqn", 250, "SLM-Lab's double DQN with priorities: 266 within as many steps", long=True),
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 10, preset="tuned"),

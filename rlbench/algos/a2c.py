@@ -31,9 +31,8 @@ def actor_critic_loss(algo, pi, val, batch):
 class A2CSettings(ActorCriticSettings):
     "What has another default than elsewhere"
     lr: float | Schedule = hp(7e-4, "learning rate of RMSprop", up="learning is steady but slow", low=0)
-    gae_lambda: float = hp(1., "λ of the advantage estimate", up="the critic is not to be trusted", low=0, high=1)
-    n_steps: int = hp(5, "steps of each environment in a rollout", up="rewards come late",
-                      low=1, high=1_000_000, live=False)
+    gae_lambda: float = 1.
+    n_steps: int = 5
     normalize_advantage: bool = hp(False, "advantages of a rollout to mean 0 and deviation 1")
 
 # %% ../../nbs/4_algos/444_a2c.ipynb #c0b0df70

@@ -122,9 +122,7 @@ def of_atoms(algo: C51, nets, obs):
 @dataclass(frozen=True)
 class Rainbow(C51):
     "C51, double, dueling, noisy, n-step and prioritised (Hessel et al., 2018)"
-    dueling: bool = hp(True, "a stream for the value of the state, and one for what sets its actions apart",
-                       up="actions seldom matter", live=False)
-    noisy: bool = hp(True, "learned noise in the last layers, besides exploration: with epsilon=0, instead of it",
-                     live=False)
+    dueling: bool = True
+    noisy: bool = True
     prioritized_replay_alpha: float = hp(.5, "rows are drawn in proportion to their last loss to this power; "
                                          "0 draws uniformly", up="few transitions teach something", low=0, high=1)

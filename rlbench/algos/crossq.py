@@ -108,8 +108,7 @@ class CrossQSettings(EntropySettings):
                                         up="values are too simple", low=1, high=65_536, live=False)
     body: str = hp("mlp", "of the policy, before its last layer: mlp, simba, or the name of your own; the critics have "
                    "normalised layers", live=False)
-    policy_delay: int = hp(3, "updates of the critics for one of the policy",
-                           up="the policy runs after errors of the critics", low=1)
+    policy_delay: int = 3
     beta_1: float = hp(.5, "share of its last direction that Adam keeps", up="steps are too restless", low=0, high=.999,
                        live=False)
     norm_share: float = hp(.01, "share of a batch's statistics that the running ones take over", up="they lag behind",

@@ -42,7 +42,7 @@ class IQLSettings(BC):
     "What can be set, beside cloning's"
     reads = "obs", "act", "rew", "term", "next_obs"
     n_epochs: int = hp(50, "passes over the data", up="values are not settled yet", low=1, high=1_000_000)
-    batch_size: int = hp(256, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
+    batch_size: int = 256
     expectile: float = hp(.9, "how close to the best action of the data the value of a state is; .5 is their mean",
                           up="good actions are rare", low=.5, high=1)
     beta: float = hp(3., "how much advantages count; 0 is cloning, ∞ the best row alone", up="data are bad", low=0)

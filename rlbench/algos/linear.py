@@ -115,7 +115,7 @@ class LinearValues(nn.Module):
 @dataclass(frozen=True)
 class LinearSettings(Sarsa):
     "What can be set"
-    gamma: float = hp(1., "discount per step", up="rewards come late", low=0, high=1)
+    gamma: float = 1.
     epsilon: float | Schedule = hp(0., "ε, probability of a random action; 0 leaves exploring to optimism",
                                    up="the agent keeps missing something", low=0, high=1)
     tiles: int = hp(8, "tiles along each dimension of a box", up="values change within short distances",

@@ -21,7 +21,6 @@ from ..buffers.ring import minibatches
 from ..core.batch import Batch
 from ..core.schedules import Linear, Schedule
 from ..core.settings import hp
-from ..policies.bodies import BODY
 from ..policies.exploration import Exploring
 from ..policies.networks import MLP
 
@@ -39,7 +38,7 @@ class PQNSettings(Exploring, ValueSettings):
                       low=1, high=1_000_000, live=False)
     n_epochs: int = hp(4, "passes over a rollout", up="steps are dear", low=1, high=10_000)
     batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
-    body: str = hp("layer_norm", BODY, live=False)
+    body: str = "layer_norm"
 
 # %% ../../nbs/4_algos/447_pqn.ipynb #8a5c9c23
 class ActingPQN(PQNSettings):

@@ -94,19 +94,16 @@ def rectangles(length, n, batch_size):
 @dataclass(frozen=True)
 class R2D2Settings(Carrying, ReplaySettings):
     "What can be set besides, or is set otherwise"
-    lr: float | Schedule = hp(Linear(1e-3, 1e-4, 200_000), "learning rate of Adam", up="learning is steady but slow",
-                              low=0)
-    epsilon: float | Schedule = hp(Linear(1, .02, 30_000), "ε, probability of a random action",
-                                   up="it settles too early", low=0, high=1)
+    lr: float | Schedule = Linear(1e-3, 1e-4, 200_000)
+    epsilon: float | Schedule = Linear(1, .02, 30_000)
     batch_size: int = hp(32, "stretches in a minibatch", up="updates are noisy", low=1, high=1_000_000)
-    train_freq: int = hp(16, "environment steps between two rounds of updates", up="steps are cheap", low=1)
-    gradient_steps: int = hp(1, "updates in a round", up="steps are dear", low=1, high=10_000)
+    train_freq: int = 16
+    gradient_steps: int = 1
     sequence_length: int = hp(20, "rows of a stretch that are learned from", up="what matters is long ago", low=1,
                               high=10_000)
     burn_in: int = hp(8, "rows before them that bring the carry up to date", up="carries are outdated", low=0,
                       high=10_000)
-    dueling: bool = hp(True, "a stream for the value of the state, and one for what sets its actions apart",
-                       up="actions seldom matter", live=False)
+    dueling: bool = True
     prioritized_replay_alpha: float = hp(.6, "stretches are drawn in proportion to their last errors to this power; "
                                          "0 draws uniformly", up="few stretches teach something", low=0, high=1)
     eta: float = hp(.9, "share of the largest error in a stretch's priority; the rest is the mean's",

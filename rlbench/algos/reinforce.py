@@ -32,8 +32,7 @@ class REINFORCESettings(Bodied, Algorithm):
     max_grad_norm: float | None = hp(None, "longest gradient", up="updates are cut too often", low=0)
     buffer_size: int = hp(10_000, "transitions kept, over all environments; an episode must be seen whole",
                           up="episodes are long", low=1, high=1_000_000_000, live=False)
-    hidden: tuple[int, ...] = hp((64,), "units of the hidden layers", up="behaviour is too simple",
-                                 low=1, high=65_536, live=False)
+    hidden: tuple[int, ...] = (64,)
 
 # %% ../../nbs/4_algos/440_reinforce.ipynb #b0a1c2d7
 def whole_episode_rows(memory, counts):

@@ -87,8 +87,7 @@ class CriticSettings(Bodied, Algorithm):
     batch_size: int = hp(256, "transitions in a minibatch", up="updates are noisy", low=1, high=1_000_000)
     policy_delay: int = hp(1, "updates of the critics for one of the policy", up="the policy runs after errors of the "
                            "critics", low=1)
-    hidden: tuple[int, ...] = hp((256, 256), "units of the hidden layers", up="behaviour is too simple",
-                                 low=1, high=65_536, live=False)
+    hidden: tuple[int, ...] = (256, 256)
 
 # %% ../../nbs/4_algos/443_sac.ipynb #9e5cc68f
 class Climbing(CriticSettings):

@@ -23,9 +23,7 @@ from ..policies.networks import PolicyNet, head_for
 @dataclass(frozen=True)
 class StreamACSettings(StepSettings):
     "What can be set; steps are intentional unless told otherwise"
-    step_rule: str = hp("intentional", "how long a step is: bounded, so that it does not overshoot (obgd), or such "
-                        "that the value at hand moves by a share of its error (intentional)",
-                        choices=("obgd", "intentional"), live=False)
+    step_rule: str = "intentional"
     policy_kappa: float | Schedule = hp(3., "κ of the policy's steps", up="it settles too early", low=0)
     policy_eta: float | Schedule = hp(.01, "η of the policy: by how much the logarithm of an action's probability "
                                       "moves at a usual error, if steps are intentional",

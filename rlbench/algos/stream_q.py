@@ -18,7 +18,6 @@ from .streaming import RewardScale, Streaming, if_any, notice, online_norm, stre
 from .td import of_action
 from ..core.batch import Batch
 from ..core.schedules import Linear, Schedule
-from ..core.settings import hp
 from ..core.spaces import SpaceProblem
 from ..policies.exploration import Exploring
 
@@ -26,8 +25,7 @@ from ..policies.exploration import Exploring
 @dataclass(frozen=True)
 class StreamQSettings(Exploring, StepSettings):
     "What can be set"
-    epsilon: float | Schedule = hp(Linear(1, .05, 10_000), "ε, probability of a random action",
-                                   up="the agent keeps missing something", low=0, high=1)
+    epsilon: float | Schedule = Linear(1, .05, 10_000)
 
 # %% ../../nbs/4_algos/423_stream_q.ipynb #c68d13ef
 class ActingStreamQ(Streaming, StreamQSettings):

@@ -198,8 +198,7 @@ class TD(NStepSettings, Prediction):
 @dataclass(frozen=True)
 class ControlSettings(Exploring, TDSettings):
     "What can be set for control"
-    lr: float | Schedule = hp(.5, "α, share of the error that is corrected at once",
-                              up="the world is deterministic", low=0)
+    lr: float | Schedule = .5
     target: str = hp("sarsa", "what follows is worth the action taken there, "
                      "the policy's expectation, or the best action", choices=("sarsa", "expected", "q"))
     off_policy: str = hp("none", "later errors pass through an action that the target policy takes "
@@ -380,10 +379,8 @@ class Sarsa(RowByRow, NStepSettings, StepByStep):
 class DoubleQ(Sarsa):
     "Double Q-learning (van Hasselt, 2010)"
     on_policy = False
-    target: str = hp("q", "what follows is worth the action taken there, "
-                     "the policy's expectation, or the best action", choices=("sarsa", "expected", "q"))
-    double: bool = hp(True, "two tables, one judges what the other chooses; a coin says which one learns",
-                      up="values are too high", live=False)
+    target: str = "q"
+    double: bool = True
 
 # %% ../../nbs/4_algos/414_td.ipynb #1f2a0022
 @register("tree_backup")

@@ -163,7 +163,5 @@ class TD3Settings:
 @dataclass(frozen=True)
 class TD3(TD3Settings, DDPG):
     "Twin delayed DDPG (Fujimoto et al., 2018), with small fresh noise as there; for actions in a Box"
-    exploration: str = hp("gaussian", "gaussian: fresh noise on each action; ou: noise that wanders",
-                          choices=("gaussian", "ou"), live=False)
-    exploration_noise: float | Schedule = hp(.1, "deviation of the noise on actions, in half widths of a box",
-                                             up="it keeps missing something", low=0)
+    exploration: str = "gaussian"
+    exploration_noise: float | Schedule = .1

@@ -26,8 +26,7 @@ class TD3BCSettings(TD3Settings, CriticSettings):
                          up="data are bad", low=0)
     tau: float = hp(.01, "share of the networks that their targets take over after each update of the policy",
                     up="values lag behind", low=0, high=1)
-    hidden: tuple[int, ...] = hp((64, 64), "units of the hidden layers", up="behaviour is too simple",
-                                 low=1, high=65_536, live=False)
+    hidden: tuple[int, ...] = (64, 64)
 
 # %% ../../nbs/4_algos/453_td3_bc.ipynb #17862638
 @register("td3_bc")
