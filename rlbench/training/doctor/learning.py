@@ -206,7 +206,7 @@ def over_estimation(evidence):
     believed = values[which].mean()
     spread = ret.std() + .1 * np.abs(ret).mean()
     largest = np.abs(rows.rew).max()                      # who is off by one reward has hardly begun
-    if believed < ret.mean() + 3 * spread + largest: return None
+    if believed <= ret.mean() + 3 * spread + largest: return None
     return Finding(
         "over_estimation", f"states are valued at {believed:.4g} in the mean, and {ret.mean():.4g} came of them",
         "the largest of several noisy values is too large, and learning from it makes that worse",

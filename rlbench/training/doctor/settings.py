@@ -135,12 +135,13 @@ def wanted_too(evidence):
     usual, = wanted_entropies(space, .5, None)
     size = math.prod(space.shape) if space.shape else usual       # of the usual range, above it and below
     most = usual + size * (1 + math.log(2) if space.shape else 1)
-    if usual - 10 * size <= algo.target_entropy <= most: return ""
+    flat = most - size / 2 if space.shape else most               # above it hardly an action is likelier than others
+    if usual - 10 * size <= algo.target_entropy <= flat: return ""
     return f"target_entropy is {algo.target_entropy:g}, {usual:.2g} is usual and {most:.2g} the most there is"
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #05fc117b
 def strange_entropy(evidence):
-    "A policy is to keep more entropy than there is, or is paid for none"
+    "A policy is to keep nearly all the entropy that there is, or more, or is paid for none"
     told = wanted_too(evidence)
     if not told: return None
     changes = back_to_default(evidence, "target_entropy", "ent_coef")

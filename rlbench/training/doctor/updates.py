@@ -277,8 +277,9 @@ def told_push(found, table):
         return pushed_apart(as_numpy(moved).ravel(), as_numpy(advantages_of(found)).ravel()) or pushed_values(found)
     errors = mean_errors(before, found.after) or [0., 0.]
     bearable = 1.01 if table else 1.1                     # a table has no neighbours that a step could disturb
+    tremor = 0 if table or "target" not in before else 2e-3 * float(before.target.abs().mean())
     still = table and errors[0] > 1e-6 and errors[1] > .999 * errors[0] and (found.learner.algo.lr or 0) > .01
-    if errors[1] > bearable * errors[0] + 1e-6 or still:
+    if errors[1] > bearable * errors[0] + tremor + 1e-6 or still:
         return f"30 steps on one minibatch made its mean error {errors[1]:.3g}, from {errors[0]:.3g}"
     return pushed_values(found) or pushed_temperature(found)
 
