@@ -46,7 +46,7 @@ def dead_observation(evidence):
     obs = all_rows(evidence, "obs") if blank else None
     alone = [("", obs.reshape(len(obs), -1)[:, :1])] if blank else []
     for name, seen in alone or numbers_seen(evidence):
-        still = np.flatnonzero(np.ptp(seen, axis=0) == 0)
+        still = np.flatnonzero(seen.min(0) == seen.max(0))
         if len(still) < max(1, seen.shape[1] / 2): continue
         return Finding(
             "dead_observation", f"{'no number' if blank else f'dimension {told_dims(name, still)}'} of the observation "
