@@ -411,7 +411,7 @@ FRESH_HEALTHY = {
     "sac on pendulum": case(env=SWING, algo="sac", steps=1000),
     "td3 on pendulum": case(env=SWING, algo="td3", **SMALL, steps=4000),
     "reinforce as preset": case(algo="reinforce", preset="tuned", steps=20_000),
-    "trpo on pendulum": case(env=SWING, algo="trpo", steps=12_000),
+    "trpo on acrobot": case(env=ARMS, algo="trpo", steps=12_000),
     "impala on cart pole": case(algo="impala", steps=15_000),
     "pqn on cart pole": case(algo="pqn", steps=20_000),
     "qlearning on the cliff, done": case(env="rlbench/CliffWalk-v0", algo="qlearning", gamma=1., epsilon=.1,
