@@ -37,8 +37,10 @@ def one_step_errors(rehearsal, rows):
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #d807b263
 def summed_on(error,# (B,)
               rows, # with the numbers of their places
-              memory, keep):
+              memory,
+              keep):# a number, or (B,)
     "(B,) each error and `keep` times the sum of the next step's, to the end of the episode or of the rows"
+    keep = np.broadcast_to(keep, error.shape)
     index = as_numpy(rows.index)
     env = memory.env_of(index)
     age = memory.age(index)
@@ -47,7 +49,7 @@ def summed_on(error,# (B,)
     newest_first = np.lexsort((age, env))
     for later, now in zip(newest_first, newest_first[1:]):
         goes_on = env[later] == env[now] and age[later] + 1 == age[now] and not end[now]
-        if goes_on: found[now] += keep * found[later]
+        if goes_on: found[now] += keep[now] * found[later]
     return found
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #81aee583
