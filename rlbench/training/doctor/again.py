@@ -65,7 +65,7 @@ def rows_of_returns(learner):
 # %% ../../../nbs/6_training/638_doctor/70_again.ipynb #8e3a5332
 @torch.no_grad()
 def weights_of(algo, nets, rows):
-    "(B,) how much the error of a row counts, and of those that follow it: all, but where an older policy acted (V-trace)"
+    "(B,) how much the error of a row counts, and what follows it: in full, but where an older policy acted (V-trace)"
     if not hasattr(algo, "rho_max"):
         return torch.ones_like(rows.rew), torch.ones_like(rows.rew)
     ratio = (nets.policy(rows.obs).logp(rows.act) - rows.logp).exp()

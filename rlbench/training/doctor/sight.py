@@ -35,7 +35,8 @@ def dead_planes(pictures, axis): # [(n, ...) arrays], axis of one picture
 def planes_of(evidence):
     "(K,) whether each plane of what is seen never changes; none where no picture is seen"
     space = evidence.spec.observation_space
-    if not isinstance(space, gym.spaces.Box) or len(space.shape) != 3: return np.zeros(0, bool)
+    if not isinstance(space, gym.spaces.Box) or len(space.shape) != 3:
+        return np.zeros(0, bool)
     return dead_planes([rows.obs for rows in all_steps(evidence)], int(np.argmin(space.shape)))
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #c6001a20
@@ -61,7 +62,8 @@ def dead_observation(evidence):
 def dead_dims(evidence):
     "(what they are, their numbers) of planes or dimensions that never change, where they are some of several"
     dead = planes_of(evidence)
-    if len(dead): return "plane", np.flatnonzero(dead) if .25 <= dead.mean() < 1 else []
+    if len(dead):
+        return "plane", np.flatnonzero(dead) if .25 <= dead.mean() < 1 else []
     for name, seen in numbers_seen(evidence):
         still = np.ptp(seen, axis=0) == 0
         if 0 < still.mean() < .5:
@@ -72,7 +74,8 @@ def dead_dims(evidence):
 def dead_part(evidence):
     "Some of what is shown never changes, and something seems to be missing"
     what, dims = dead_dims(evidence)
-    if not len(dims) or idle_actions(evidence): return None       # what nobody moves stands still
+    if not len(dims) or idle_actions(evidence):
+        return None                                       # what nobody moves stands still
     missed = no_better(evidence) or ends_by_chance(evidence) or hidden_state(evidence)
     if not missed: return None
     return Finding(
