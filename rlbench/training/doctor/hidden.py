@@ -264,12 +264,10 @@ def reward_of_before(evidence, most=5):
 SOON = 15   # steps that are too few for most tasks
 
 def cut_soon(episodes):
-    "(length at which most of some episodes are cut, though it is short, how many are); nothing where it is not so"
+    "(length at which most of some episodes are cut, in the median, how many are); nothing where most are not, or later"
     short = episodes.length[~episodes.term & (episodes.length <= SOON)]
-    if not len(short): return 0, 0
-    usual = int(np.bincount(short).argmax())
-    often = int((short == usual).sum())
-    return (usual, often) if often > len(episodes.length) / 2 else (0, 0)
+    most = len(short) > len(episodes.length) / 2
+    return (int(np.median(short)), len(short)) if most else (0, 0)
 
 def of_the_run(evidence):
     "Batch of length and term of the last episodes of the run itself"
@@ -292,10 +290,10 @@ def hasty_limit(evidence):
     at_once = longest == 1 and alike
     if not (often or at_once or all_cut): return None
     step = usual or longest
-    others = f"the longest had {longest} steps" if longest > step else "none was longer"
+    others = f"in the median, the longest had {longest} steps" if longest > step else "and none was longer"
     return Finding(
         "hasty_limit", f"of {len(length)} episodes {often or len(length)} were {'over' if at_once else 'cut'} at step "
-        f"{step}, and {others}",
+        f"{step}, {others}",
         "states that lie further away are never seen, and all values are guesses of what would come after",
         "a longer max_episode_steps; is a count of steps set back by reset; what step says about the end (terminated, "
         "truncated)",

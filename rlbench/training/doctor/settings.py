@@ -56,6 +56,7 @@ USUAL_RANGE = dict(
     target_policy_noise=Usual(0, 8, "", "targets are the values of anything but the policy's own action"),
     learning_starts=Usual(0, 20, "", "most of the run is over before anything is learned"),
     policy_delay=Usual(0, 20, "", "the policy hardly ever follows its critic"),
+    staleness=Usual(0, 16, "", "what acts is a policy of long ago"),
 )
 WITHOUT_DEFAULT = dict(target_kl=.02, clip_range_vf=.2, max_grad_norm=1.)  # what they are where they are set at all
 

@@ -68,10 +68,16 @@ def levels_of(y,    # (n,)
               x):   # (n, D) states
     "(y without what the states explain, {action: its median})"
     kinds = np.unique(group)
-    made = np.column_stack([x - x.mean(0), (x - x.mean(0))**2, group[:, None] == kinds])
-    slope = np.linalg.lstsq(made.astype(float), y, rcond=None)[0]
-    rest = y - made[:, :-len(kinds)] @ slope[:-len(kinds)]
-    return rest, {kind: np.median(rest[group == kind]) for kind in kinds}
+    away = x - x.mean(0)
+    states = np.column_stack([away, away**2]).astype(float)
+    effective = group
+    for _ in range(5):                                    # which action took effect is found out on the way
+        made = np.column_stack([states, effective[:, None] == kinds])
+        rest = y - states @ np.linalg.lstsq(made.astype(float), y, rcond=None)[0][:-len(kinds)]
+        kinds = np.unique(effective)
+        middle = np.array([np.median(rest[effective == kind]) for kind in kinds])
+        effective = kinds[np.abs(rest[:, None] - middle).argmin(1)]
+    return rest, dict(zip(kinds, middle))
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #8fdb532a
 def share_replaced(y, group, x):
