@@ -192,7 +192,7 @@ def hidden_state(evidence):
     if not has_neighbours(evidence) or "carry" in evidence.exploring or len(within_episodes(rows, 1)) < 200:
         return None                                       # who carries something along may know
     now, both = left_open(rows)
-    hidden = np.flatnonzero((now > .5) & (both < .5 * now))
+    hidden = np.flatnonzero((now > .8) & (both < .5 * now))
     if not len(hidden): return None
     worst = hidden[np.argmin(both[hidden] / now[hidden])]
     return Finding(

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
-           'unscaled_observation', 'clipped_observation', 'noisy_observation', 'shaky_observation', 'stuck_observation',
-           'ends_apart', 'aliased_state', 'same_start']
+           'unscaled_observation', 'clipped_observation', 'lasting', 'each_by_itself', 'noisy_observation',
+           'shaky_observation', 'stuck_observation', 'ends_apart', 'aliased_state', 'same_start']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 from collections import Counter
@@ -49,6 +49,8 @@ def dead_observation(evidence):
     for name, seen in alone or numbers_seen(evidence):
         still = np.flatnonzero(seen.min(0) == seen.max(0))
         if len(still) < max(1, seen.shape[1] / 2): continue
+        if name and not no_better(evidence):
+            continue                                      # another part says enough
         return Finding(
             "dead_observation", f"{'no number' if blank else f'dimension {told_dims(name, still)}'} of the observation "
             f"{'changed' if blank else 'did not change'} in {len(seen):,} steps",
@@ -127,6 +129,8 @@ def stands_at_ends(seen):
     high = (seen == seen.max(0)).mean(0)
     varied = is_varied(seen)
     at_both = varied & (np.minimum(low, high) > .05) & (low + high > .25)
+    if at_both.mean() < .25:
+        at_both &= low + high > .4                        # a few may have walls of their own
     at_one = varied & (np.maximum(low, high) > .3)
     if at_one.mean() < .5: at_one[:] = False
     return np.where(at_both | at_one, low + high, 0)
@@ -147,20 +151,30 @@ def clipped_observation(evidence):
             numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
     return None
 
-# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #17426b99
-def noisy_observation(evidence):
-    "No dimension of an observation has to do with what it was a step before"
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #c813d3ac
+def lasting(evidence):
+    "(name, (n, D) numbers, correlation with what they were a step before) of each part of what is seen; of 200 steps"
     there = [within_episodes(rows, 1) for rows in all_steps(evidence)]
     shift = np.cumsum([0] + [len(rows) for rows in all_steps(evidence)][:-1])
     first = np.concatenate([rows + start for rows, start in zip(there, shift)])
     for name, seen in numbers_seen(evidence):
         away = seen - seen.mean(0)
         scale = np.maximum((away**2).mean(0), 1e-12)
-        together = np.abs((away[first + 1] * away[first]).mean(0) / scale) if len(first) else np.ones(1)
-        if len(first) < 200 or together.max() > .15 or not np.ptp(seen):
-            continue
+        if len(first) < 200 or not np.ptp(seen): continue
+        yield name, seen, np.abs((away[first + 1] * away[first]).mean(0) / scale).max()
+
+def each_by_itself(evidence):
+    "Whether steps are taken one by one: none counts but the present one, and what is seen does not last"
+    found = [together for *_, together in lasting(evidence)]
+    return evidence.algo.gamma == 0 and bool(found) and max(found) <= .15
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #17426b99
+def noisy_observation(evidence):
+    "No dimension of an observation has to do with what it was a step before"
+    for name, seen, together in lasting(evidence):
+        if together > .15 or evidence.algo.gamma == 0: continue
         return Finding(
-            "noisy_observation", f"what dimensions of the observation show correlates by {together.max():.2f} at most "
+            "noisy_observation", f"what dimensions of the observation show correlates by {together:.2f} at most "
             "with what they showed a step before",
             "an observation that is nothing but noise does not say where the agent is",
             "look at what the environment returns as its observation: is it of this state, of this environment",
@@ -180,6 +194,8 @@ def shaky_observation(evidence):
     "Most numbers of an observation go back with each step from where they went with the last one"
     rows = evidence.chance
     first = within_episodes(rows, 2)
+    if evidence.algo.gamma == 0:
+        return None                                       # each step may be a task by itself
     for name, _ in numbers_seen(evidence):
         obs = rows.obs[name] if name else rows.obs
         dims = np.flatnonzero(is_varied(obs, 50))
@@ -252,7 +268,8 @@ def aliased_state(evidence):
     first = within_episodes(rows, 1) if len(rows.rew) > 1 else []
     spaces = evidence.spec.observation_space, evidence.spec.action_space
     numbered = all(isinstance(space, gym.spaces.Discrete) for space in spaces)
-    if not numbered or len(first) < 200: return None
+    if not numbered or len(first) < 200 or "carry" in evidence.exploring:
+        return None                                       # who carries something along may know
     alone, together = foreseen_by(rows, first)
     ends, apart = ends_apart(evidence)
     told = (f"state and action foretell the next state in {alone:.0%} of the steps, and together with those of the "
