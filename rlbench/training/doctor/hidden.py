@@ -269,6 +269,7 @@ def cut_soon(episodes):
     most = len(short) > len(episodes.length) / 2
     return (int(np.median(short)), len(short)) if most else (0, 0)
 
+# %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #c23d9283
 def of_the_run(evidence):
     "Batch of length and term of the last episodes of the run itself"
     finished = [*evidence.trainer.env.episodes[evidence.who].finished]

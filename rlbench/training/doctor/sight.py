@@ -163,6 +163,7 @@ def lasting(evidence):
         if len(first) < 200 or not np.ptp(seen): continue
         yield name, seen, np.abs((away[first + 1] * away[first]).mean(0) / scale).max()
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #fd243854
 def each_by_itself(evidence):
     "Whether steps are taken one by one: none counts but the present one, and what is seen does not last"
     found = [together for *_, together in lasting(evidence)]
