@@ -8,6 +8,7 @@ import pytest
 
 import rlbench
 from benchmarks.doctor_cases import FAULTS, HEALTHY
+from benchmarks.doctor_fresh import FRESH_FAULTS, FRESH_HEALTHY
 from benchmarks.doctor_more import MORE_FAULTS, MORE_HEALTHY
 from benchmarks.doctor_others import OTHER_FAULTS, OTHER_HEALTHY
 from benchmarks.doctor_sums import SUM_FAULTS, SUM_HEALTHY
@@ -83,6 +84,20 @@ def test_nothing_is_found_in_healthy_runs_of_the_fourth_set(name):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", some(FRESH_FAULTS))
+def test_a_fault_of_the_fifth_set_is_named(name):
+    case = FRESH_FAULTS[name]
+    found = case.make().diagnose()
+    assert set(found.names[:2]) & set(case.named) and not found.failed
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", some(FRESH_HEALTHY))
+def test_nothing_is_found_in_healthy_runs_of_the_fifth_set(name):
+    assert FRESH_HEALTHY[name].make().diagnose() == []
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["dqn, Acrobot, early", "pqn, Breakout", "sarsa, WindyGrid"])
 def test_nothing_is_found_where_others_raised_an_alarm(name):
     assert OTHER_HEALTHY[name].make().diagnose() == []
@@ -97,7 +112,7 @@ def test_nothing_is_found_where_nothing_is_wrong(name):
 def test_a_check_that_fails_says_so_and_the_others_look(monkeypatch):
     def fails(evidence):
         raise ValueError("an odd shape")
-    monkeypatch.setattr("rlbench.training.doctor.CHECKS", [fails, *CHECKS])
+    monkeypatch.setattr("rlbench.training.doctor.diagnosis.CHECKS", [fails, *CHECKS])
     found = FAULTS["reward: always 0"].make().diagnose()
     assert set(found.names[:2]) & set(FAULTS["reward: always 0"].named)
     assert found.failed == ["fails (ValueError('an odd shape'))"] and "an odd shape" in repr(found)
@@ -112,9 +127,10 @@ def test_an_environment_that_cannot_go_back_is_looked_at_all_the_same():
 def test_names_are_those_of_the_checks():
     assert len(CHECKS) >= 20
     assert len({check.__name__ for check in CHECKS}) == len(CHECKS)
-    sets = [FAULTS, HEALTHY, MORE_FAULTS, MORE_HEALTHY, OTHER_FAULTS, OTHER_HEALTHY, SUM_FAULTS, SUM_HEALTHY]
+    faults = [FAULTS, MORE_FAULTS, OTHER_FAULTS, SUM_FAULTS, FRESH_FAULTS]
+    sets = [*faults, HEALTHY, MORE_HEALTHY, OTHER_HEALTHY, SUM_HEALTHY, FRESH_HEALTHY]
     assert len({name for one in sets for name in one}) == sum(map(len, sets))
-    named = {name for case in (FAULTS | MORE_FAULTS | OTHER_FAULTS | SUM_FAULTS).values() for name in case.named}
+    named = {name for some_of_them in faults for case in some_of_them.values() for name in case.named}
     assert named <= {check.__name__ for check in CHECKS}
 
 

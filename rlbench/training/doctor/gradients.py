@@ -167,7 +167,7 @@ def wrong_terms(gradient, terms): # (P,), [(Term, (P,)), …]
         apart = abs(count - term.counts)
         if apart > .1 * abs(term.counts) and apart * float(one.norm()) > 3e-5 * length:
             wrong.append(f"{term.name}: {count:.3g} times instead of {term.counts:.3g}")
-    if left > .1:
+    if left > .01:
         wrong.append(f"{left:.0%} of its length is of none of its terms")
     return "; ".join(wrong)
 

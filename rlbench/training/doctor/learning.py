@@ -19,6 +19,7 @@ from ...core.batch import as_numpy
 from ...core.schedules import Schedule
 from .evidence import beliefs, episodes_of, known_returns, no_better
 from .findings import Finding
+from .sight import each_by_itself
 from ..meanings import MEANINGS
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #b9c82031
@@ -118,7 +119,7 @@ def short_sight(evidence):
     lengths = episodes_of(evidence.chance).length
     typical = np.median(lengths) if len(lengths) else len(evidence.chance.rew)
     horizon = 1 / (1 - gamma) if gamma < 1 else math.inf
-    if horizon >= min(10, typical / 5): return None
+    if horizon >= min(10, typical / 5) or each_by_itself(evidence): return None
     return Finding(
         "short_sight", f"with gamma = {gamma:g} about {horizon:.0f} steps count, and an episode of chance has "
         f"{typical:.0f}",
@@ -205,8 +206,9 @@ def over_estimation(evidence):
     if values is None or len(which) < 20: return None
     believed = values[which].mean()
     spread = ret.std() + .1 * np.abs(ret).mean()
-    largest = np.abs(rows.rew).max()                      # who is off by one reward has hardly begun
-    if believed < ret.mean() + 3 * spread + largest: return None
+    largest = max(np.abs(one.rew).max() for one in (evidence.exploring, evidence.greedy, evidence.chance))
+    if believed <= ret.mean() + 3 * spread + largest:
+        return None                                       # who is off by one reward has hardly begun
     return Finding(
         "over_estimation", f"states are valued at {believed:.4g} in the mean, and {ret.mean():.4g} came of them",
         "the largest of several noisy values is too large, and learning from it makes that worse",

@@ -108,7 +108,8 @@ def is_stuck(out):
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #b81924b9
 def dead_units(evidence):
-    "Many units of a hidden layer always give the same"
+    "Many units of a hidden layer always give the same, and returns are no better than those of chance"
+    if not no_better(evidence): return None
     seen = each(lambda *columns: np.concatenate(columns), *(rows.obs for rows in all_steps(evidence)))
     obs = to_tensors(seen, evidence.learner.device)       # a unit that is silent in one corner is not dead
     nets = evidence.learner.nets
@@ -122,7 +123,7 @@ def dead_units(evidence):
         return Finding(
             "dead_units", f"{100 * max(shares):.0f} % of the units in a layer of {name} give the same for all states",
             "what they could say of a state is lost, and no gradient brings them back",
-            "a smaller learning rate, scaled observations",
+            "a smaller learning rate, scaled observations; where it is the critic, smaller rewards",
             weight=.7, changes=back_to_default(evidence, "lr"))
     return None
 
@@ -185,10 +186,11 @@ def only_exploration(evidence):
     "It still does just anything"
     name = next((name for name in ANYTHING if hasattr(evidence.algo, name)), None)
     size = getattr(evidence.algo, name) if name else 0
-    if size < ANYTHING.get(name, 0) or not size or evidence.learner.updates < 1000:
-        return None
+    if size < ANYTHING.get(name, 0) or not size: return None
     told = getattr(evidence.learner.settings, name)
-    if isinstance(told, Schedule) and told.at(10 * evidence.trainer.steps) < ANYTHING[name]:
+    falls = isinstance(told, Schedule)
+    if evidence.learner.updates < (1000 if falls else 100): return None
+    if falls and told.at(10 * evidence.trainer.steps) < ANYTHING[name]:
         return None                                       # it is on its way down
     return Finding(
         "only_exploration", f"exploration still stands at {name} = {size:.2g} after {evidence.learner.updates:,} "
@@ -303,9 +305,12 @@ def greedy_is_worse(evidence):
     greedy = episodes_of(evidence.greedy).ret
     exploring = episodes_of(evidence.exploring).ret
     if len(greedy) < 5 or len(exploring) < 5: return None
+    probs = action_shares(evidence, evidence.greedy.obs)
+    if probs is not None and entropy_share(probs).mean() > .8:
+        return None                                       # it has no favourites yet
     error = math.hypot(greedy.std() / math.sqrt(len(greedy)), exploring.std() / math.sqrt(len(exploring)))
     gap = exploring.mean() - greedy.mean()
-    if gap < 3 * error + .5 * abs(exploring.mean()): return None
+    if gap <= 3 * error + .5 * abs(exploring.mean()): return None
     return Finding(
         "greedy_is_worse", f"greedy episodes return {greedy.mean():.4g}, exploring ones {exploring.mean():.4g}",
         "the likeliest action is not the best one: chance gets the policy out of where it would stay for ever",

@@ -173,7 +173,8 @@ def told_priorities(learner):
 def told_weights(found):
     "The same of the weights of rows that were drawn"
     weight = found.data.get("weight") if found else None
-    if weight is None or weight.shape != found.data.index.shape: return ""
+    if weight is None or weight.shape != found.data.index.shape or "carry" in found.data:
+        return ""                                         # a stretch has one weight, and rows their own priorities
     weight = as_numpy(weight)
     p = found.learner.own["priorities"].asked(as_numpy(found.data.index))
     together = alike_in_logs(weight, p)

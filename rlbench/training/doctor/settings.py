@@ -56,6 +56,7 @@ USUAL_RANGE = dict(
     target_policy_noise=Usual(0, 8, "", "targets are the values of anything but the policy's own action"),
     learning_starts=Usual(0, 20, "", "most of the run is over before anything is learned"),
     policy_delay=Usual(0, 20, "", "the policy hardly ever follows its critic"),
+    staleness=Usual(0, 16, "", "what acts is a policy of long ago"),
 )
 WITHOUT_DEFAULT = dict(target_kl=.02, clip_range_vf=.2, max_grad_norm=1.)  # what they are where they are set at all
 
@@ -135,12 +136,13 @@ def wanted_too(evidence):
     usual, = wanted_entropies(space, .5, None)
     size = math.prod(space.shape) if space.shape else usual       # of the usual range, above it and below
     most = usual + size * (1 + math.log(2) if space.shape else 1)
-    if usual - 10 * size <= algo.target_entropy <= most: return ""
+    flat = most - size / 2 if space.shape else most               # above it hardly an action is likelier than others
+    if usual - 10 * size <= algo.target_entropy <= flat: return ""
     return f"target_entropy is {algo.target_entropy:g}, {usual:.2g} is usual and {most:.2g} the most there is"
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #05fc117b
 def strange_entropy(evidence):
-    "A policy is to keep more entropy than there is, or is paid for none"
+    "A policy is to keep nearly all the entropy that there is, or more, or is paid for none"
     told = wanted_too(evidence)
     if not told: return None
     changes = back_to_default(evidence, "target_entropy", "ent_coef")

@@ -18,7 +18,7 @@ import torch
 from ...algos.qlearning import QLearning
 from ...algos.td import ActionValues
 from ...algos.traces import TracedActions
-from ...core.batch import Batch
+from ...core.batch import Batch, each
 from ...envs.tabular import Tabular, tabulate
 from ...policies.tables import Table
 from .again import pay_anything
@@ -66,7 +66,7 @@ def one_step_table(evidence):
 
 def worth_next(algo, table, rows, q): # q (S, A)
     "(B,) what follows rows is worth, by the table of that moment"
-    after = q[table.row(torch.as_tensor(rows.next_obs))]
+    after = q[table.row(each(torch.as_tensor, rows.next_obs))]
     target = getattr(algo, "target", "q")
     if target == "q": return after.amax(-1)
     mean = (algo.chances_of(after) * after).sum(-1)
@@ -81,7 +81,7 @@ def errors_of_correction(algo, table, one): # Correction
     rew = torch.as_tensor(rows.rew, dtype=one.before.dtype)
     ended = torch.as_tensor(rows.term).bool()
     want = rew + algo.gamma * worth_next(algo, table, rows, one.before).masked_fill(ended, 0)
-    cell = table.row(torch.as_tensor(rows.obs)), torch.as_tensor(rows.act).long()
+    cell = table.row(each(torch.as_tensor, rows.obs)), torch.as_tensor(rows.act).long()
     told = torch.as_tensor(one.parts.get("target", want), dtype=want.dtype) - want
     moved = one.after[cell] - one.before[cell] - algo.lr * (want - one.before[cell])
     return torch.stack([told, moved], -1).abs()

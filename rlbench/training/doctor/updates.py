@@ -37,8 +37,10 @@ def one_step_errors(rehearsal, rows):
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #d807b263
 def summed_on(error,# (B,)
               rows, # with the numbers of their places
-              memory, keep):
+              memory,
+              keep):# a number, or (B,)
     "(B,) each error and `keep` times the sum of the next step's, to the end of the episode or of the rows"
+    keep = np.broadcast_to(keep, error.shape)
     index = as_numpy(rows.index)
     env = memory.env_of(index)
     age = memory.age(index)
@@ -47,7 +49,7 @@ def summed_on(error,# (B,)
     newest_first = np.lexsort((age, env))
     for later, now in zip(newest_first, newest_first[1:]):
         goes_on = env[later] == env[now] and age[later] + 1 == age[now] and not end[now]
-        if goes_on: found[now] += keep * found[later]
+        if goes_on: found[now] += keep[now] * found[later]
     return found
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #81aee583
@@ -277,8 +279,9 @@ def told_push(found, table):
         return pushed_apart(as_numpy(moved).ravel(), as_numpy(advantages_of(found)).ravel()) or pushed_values(found)
     errors = mean_errors(before, found.after) or [0., 0.]
     bearable = 1.01 if table else 1.1                     # a table has no neighbours that a step could disturb
+    tremor = 0 if table or "target" not in before else 2e-3 * float(before.target.abs().mean())
     still = table and errors[0] > 1e-6 and errors[1] > .999 * errors[0] and (found.learner.algo.lr or 0) > .01
-    if errors[1] > bearable * errors[0] + 1e-6 or still:
+    if errors[1] > bearable * errors[0] + tremor + 1e-6 or still:
         return f"30 steps on one minibatch made its mean error {errors[1]:.3g}, from {errors[0]:.3g}"
     return pushed_values(found) or pushed_temperature(found)
 

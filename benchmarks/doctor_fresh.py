@@ -1,0 +1,425 @@
+"A fifth set for benchmarks/doctor.py: written by somebody who had seen no check, of algorithms, settings and worlds"
+import gymnasium as gym
+import numpy as np
+import torch
+
+from benchmarks.doctor_cases import case, spoilt
+from rlbench.algos.a2c import A2C
+from rlbench.algos.c51 import C51
+from rlbench.algos.dqn import DQN, allowed, dqn_target
+from rlbench.algos.one_step import corrections, transitions
+from rlbench.algos.ppo import PPO, ppo_loss
+from rlbench.algos.pqn import PQN
+from rlbench.algos.qlearning import QLearning, td_target
+from rlbench.algos.reinforce import REINFORCE
+from rlbench.algos.sac import SAC, bootstrapped, soft_value
+from rlbench.algos.td3 import TD3
+from rlbench.buffers.returns import gae, lambda_return
+from rlbench.buffers.ring import minibatches
+from rlbench.core.batch import Batch
+from rlbench.envs.minatar import as_game, register_games
+
+SWING = "Pendulum-v1"
+ARMS = "Acrobot-v1"
+MOON = "LunarLander-v3"
+HILL = "MountainCarContinuous-v0"
+ICE = "FrozenLake-v1"
+CLIFF = "CliffWalking-v1"
+GAME = "MinAtar/Breakout-v1"
+OFTEN = dict(learning_starts=200, train_freq=1, gradient_steps=1)
+SMALL = dict(hidden=(64, 64), batch_size=64)
+
+
+# ---- algorithms with one wrong line
+
+class PaysForCertainty(A2C):
+    "The entropy is added to the loss"
+
+    def losses(self, nets, batch):
+        for group, loss, parts in super().losses(nets, batch):
+            yield group, loss + 2 * self.ent_coef * parts["ent"].mean(), parts
+
+
+class EveryPair(PPO):
+    "Values (B, 1) less returns (B,): each value is drawn to all returns"
+
+    def losses(self, nets, batch):
+        val = self.values(nets, batch.obs)
+        loss, parts = ppo_loss(self, nets.policy(batch.obs), val, batch)
+        v_loss = (val[:, None] - batch.ret)**2
+        yield "all", loss + self.vf_coef * (v_loss.mean() - parts["v_loss"].mean()), parts
+
+
+class OwnRatio(PPO):
+    "The old probabilities are computed anew in every update, so that every ratio is 1"
+
+    def losses(self, nets, batch):
+        logp = nets.policy(batch.obs).logp(batch.act).detach()
+        yield from super().losses(nets, Batch(batch, logp=logp))
+
+
+class OthersAdvantages(PPO):
+    "Advantages (N, T) are flattened as if they were (T, N)"
+
+    def targets(self, nets, rows, noise):
+        val = self.values(nets, rows.obs)
+        columns = nets.scale(rows.rew), val, self.values(nets, rows.next_obs), rows.term, rows.trunc
+        in_time = [column.view(self.n_steps, -1) for column in columns]
+        adv = gae(*in_time, self.gamma, self.gae_lambda)
+        ret = adv.flatten() + val
+        data = Batch(rows, val=val, adv=adv.T.flatten(), ret=ret)[rows.valid]
+        return data, minibatches(len(data), self.batch_size, self.n_epochs, noise.rng)
+
+
+class MovesTheCritic(A2C):
+    "The advantage is not detached: the policy's loss moves the values too"
+
+    def losses(self, nets, batch):
+        adv = batch.ret - self.values(nets, batch.obs)
+        yield from super().losses(nets, Batch(batch, adv=adv))
+
+
+class FinedForEntropy(SAC):
+    "The target takes the entropy away instead of adding it"
+
+    @torch.no_grad()
+    def target(self, nets, critic, batch, next_noise, believe):
+        worth, ent = critic.under(nets.policy(batch.next_obs), batch.next_obs, next_noise, believe)
+        return bootstrapped(batch.rew, batch.term, soft_value(worth, -ent, self.alpha(nets)), self.gamma)
+
+
+class WrongHeat(SAC):
+    "The temperature goes the other way"
+
+    def actor_losses(self, nets, worth, ent):
+        for group, loss, parts in super().actor_losses(nets, worth, ent):
+            yield group, -loss if group == "temperature" else loss, parts
+
+
+class Descends(TD3):
+    "The policy goes down what the critic says"
+
+    def policy_loss(self, nets, batch, act, val):
+        return val.mean(), dict(val=val)
+
+
+class SameState(DQN):
+    "The target asks what the state before is worth, not the next one"
+
+    def target(self, nets, batch):
+        return super().target(nets, Batch(batch, next_obs=batch.obs))
+
+
+class ThroughTheTarget(DQN):
+    "No second network, and the gradient goes through the target"
+
+    def target(self, nets, batch):
+        next_q = allowed(nets.q(batch.next_obs), batch.next_obs)
+        return dqn_target(batch.ret, batch.disc, next_q, next_q, False)
+
+
+class NeverDone(C51):
+    "What would come after an end is counted"
+
+    def judged(self, nets, rows, noise):
+        return super().judged(nets, Batch(rows, term=torch.zeros_like(rows.term)), noise)
+
+
+class OwnBest(QLearning):
+    "The best action of the state that is left, not of the one that is reached"
+
+    def update(self, nets, batch):
+        q = nets.q.values.numpy()
+        made = []
+        for s, a, rew, term, _ in transitions(nets.q, batch):
+            target = td_target(rew, term, q[s].max(), self.gamma)
+            delta = target - q[s, a]
+            made.append((q[s, a], target, delta))
+            q[s, a] += self.lr * delta
+        return corrections(made)
+
+
+class SoFar(REINFORCE):
+    "An action is judged by the rewards before it"
+
+    def targets(self, nets, rows, noise):
+        data, todo = super().targets(nets, rows, noise)
+        ret = torch.zeros_like(data.rew)
+        so_far = 0.
+        for t, rew in enumerate(data.rew.tolist()):
+            so_far += rew
+            ret[t] = so_far
+            if data.term[t] or data.trunc[t]: so_far = 0.
+        return Batch(data, ret=ret, adv=ret - data.val), todo
+
+
+class RunsOn(PQN):
+    "Sums of rewards run on into the next episode"
+
+    def targets(self, nets, rows, noise):
+        best = self.values(nets, rows.next_obs).amax(-1).masked_fill(rows.term, 0)
+        never = torch.zeros_like(rows.term)
+        in_time = [column.view(self.n_steps, -1) for column in (rows.rew, best, never, never)]
+        ret = lambda_return(*in_time, self.gamma, self.q_lambda).flatten()
+        data = Batch(rows, ret=ret)[rows.valid]
+        return data, minibatches(len(data), self.batch_size, self.n_epochs, noise.rng)
+
+
+WRONG_LINES = {
+    "a2c: entropy added to the loss": case("strange_entropy", "settled_early", "wrong_push", "other_gradient",
+                                           algo=PaysForCertainty(ent_coef=.05), steps=10_000),
+    "ppo: values against all returns": case("blind_critic", "wrong_push", "other_gradient", "same_everywhere",
+                                            "other_sums", algo=EveryPair(), steps=8000),
+    "ppo: ratios that are always 1": case("too_far", "wrong_push", "other_gradient", "other_sums", "strange_chance",
+                                          algo=OwnRatio(), steps=8000),
+    "ppo: advantages in another order": case("strange_advantage", "other_rows", "other_returns", "wrong_push",
+                                             algo=OthersAdvantages(), steps=8000),
+    "a2c: advantage not detached": case("other_gradient", "wrong_push", "strange_advantage",
+                                        algo=MovesTheCritic(), steps=8000),
+    "sac: entropy taken from the target": case("other_target", "strange_target", "strange_entropy", env=SWING,
+                                               algo=FinedForEntropy(**SMALL), steps=1500),
+    "sac: temperature the other way": case("strange_entropy", "wrong_push", "other_gradient", "kept_random",
+                                           "settled_early", env=SWING, algo=WrongHeat(**SMALL), steps=1500),
+    "td3: policy descends": case("wrong_push", "other_gradient", env=SWING, algo=Descends(learning_starts=200, **SMALL),
+                                 steps=1500),
+    "dqn: target of the state before": case("other_target", "strange_target", algo=SameState(**OFTEN), steps=2500),
+    "dqn: gradient through the target": case("other_gradient", "wrong_push", "other_target", "strange_target",
+                                             algo=ThroughTheTarget(**OFTEN), steps=2500),
+    "c51: values after the end": case("past_the_end", "other_target", "strange_target", algo=NeverDone(**OFTEN),
+                                      steps=2000),
+    "qlearning: best of the state that is left": case("other_target", "strange_target", "wrong_push", "other_sums",
+                                                      "other_correction", env=CLIFF, algo=OwnBest(), steps=5000),
+    "reinforce: rewards before the action": case("other_returns", "strange_advantage", "other_sums", "wrong_push",
+                                                 algo=SoFar(), steps=8000),
+    "pqn: sums run on into the next episode": case("past_the_end", "other_returns", "other_target", "strange_target",
+                                                   algo=RunsOn(), steps=10_000),
+}
+
+
+# ---- settings that do not fit
+
+WRONG_SETTINGS = {
+    "sac: far too fast": case("strange_rate", env=SWING, algo="sac", lr=.1, critic_lr=.1, **SMALL, steps=1500),
+    "dqn: target renewed every 100,000 updates": case("stale_target", algo="dqn", target_update_interval=100_000,
+                                                      **OFTEN, steps=3000),
+    "pqn: epsilon stays at 1": case("only_exploration", algo="pqn", epsilon=1., steps=10_000),
+    "td3: no noise": case("no_exploration", "at_bounds", env=HILL, algo="td3", exploration_noise=0.,
+                          learning_starts=200, **SMALL, steps=1500),
+    "sac: learning starts after the run": case("no_updates", env=SWING, algo="sac", learning_starts=50_000,
+                                               steps=3000),
+    "ppo: clipped to nothing": case("strange_setting", "clipped_away", "strange_rate", env=ARMS, clip_range=.002,
+                                    steps=10_000),
+    "dqn: room for 100 transitions": case("short_memory", env=MOON, algo="dqn", buffer_size=100, learning_starts=100,
+                                          steps=5000),
+    "ppo: gamma .3": case("short_sight", env=ARMS, gamma=.3, steps=10_000),
+    "c51: returns up to 10": case("impossible_values", "strange_setting", "strange_target", algo="c51", v_min=0.,
+                                  v_max=10., **OFTEN, steps=3000),
+    "a2c: paid for chance alone": case("kept_random", "strange_entropy", "strange_setting", "only_exploration",
+                                       algo="a2c", ent_coef=5., steps=10_000),
+    "dqn: the rate runs out": case("strange_rate", "standing_still", env=ARMS, algo="dqn",
+                                    lr="linear(0.001, 0, 1000)", steps=6000),
+    "sac: entropy wanted with the wrong sign": case("strange_entropy", "kept_random", "strange_setting", env=SWING,
+                                                    algo="sac", target_entropy=1., **SMALL, steps=2000),
+    "qlearning: corrects a thousandth": case("strange_rate", env=CLIFF, algo="qlearning", lr=.001, steps=8000),
+}
+
+
+# ---- environments as people write them
+
+class WideBox(gym.Wrapper):
+    "Says that forces may be as large as 100, and cuts them to 2"
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.action_space = gym.spaces.Box(-100, 100, (1,), np.float32)
+
+    def step(self, action):
+        return self.env.step(np.clip(action, -2, 2))
+
+
+class Late(gym.Wrapper):
+    "Shows what was seen some steps before"
+
+    def __init__(self, env, by):
+        super().__init__(env)
+        self.by = by
+        self.seen = []
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        self.seen = [obs]
+        return obs, info
+
+    def step(self, action):
+        obs, *rest = self.env.step(action)
+        self.seen = [*self.seen, obs][-1 - self.by:]
+        return self.seen[0], *rest
+
+
+class Column(gym.Wrapper):
+    "Shows the column of a grid, and not the row"
+
+    def __init__(self, env, width):
+        super().__init__(env)
+        self.width = width
+        self.observation_space = gym.spaces.Discrete(width)
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        return obs % self.width, info
+
+    def step(self, action):
+        obs, *rest = self.env.step(action)
+        return obs % self.width, *rest
+
+
+class KeepsCounting(gym.Wrapper):
+    "Its count of steps is not set back with an episode"
+
+    def __init__(self, env, limit):
+        super().__init__(env)
+        self.limit = limit
+        self.steps = 0
+
+    def step(self, action):
+        obs, rew, term, trunc, info = self.env.step(action)
+        self.steps += 1
+        return obs, rew, term, trunc or self.steps >= self.limit, info
+
+
+class SameSeed(gym.Wrapper):
+    "Begins every episode with the same seed"
+
+    def reset(self, **how):
+        return self.env.reset(seed=42)
+
+
+class OtherWay(gym.Wrapper):
+    "A coin says in each episode whether forces push or pull"
+    sign = 1
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        self.sign = self.np_random.choice([-1, 1])
+        return obs, info
+
+    def step(self, action):
+        return self.env.step(self.sign * action)
+
+
+class TotalScore(gym.Wrapper):
+    "Rewards every step with the score of the whole episode so far"
+    score = 0.
+
+    def reset(self, **how):
+        self.score = 0.
+        return self.env.reset(**how)
+
+    def step(self, action):
+        obs, rew, *rest = self.env.step(action)
+        self.score += float(rew)
+        return obs, self.score, *rest
+
+
+def wrapped(name, kind, *more, **how):
+    "What makes an environment in a wrapper"
+    return lambda: kind(gym.make(name, **how), *more)
+
+
+class Rounded(gym.ObservationWrapper):
+    "Divides what is 0 or 1 already by 255, in whole numbers"
+
+    def observation(self, obs):
+        return (obs.astype(np.uint8) // 255).astype(bool)
+
+
+class NeverFires(gym.ActionWrapper):
+    "Every action becomes the first, which does nothing"
+
+    def action(self, action):
+        return 0
+
+
+def game_in(kind):
+    "What makes a game of MinAtar in a wrapper"
+    def make():
+        register_games()
+        return kind(as_game(gym.make(GAME)))
+    return make
+
+
+PIXELS = np.array([300, 200, 1, 1, 1, 1, 1, 1])
+
+
+def in_pixels(env, obs):
+    return obs * PIXELS
+
+
+def zero_to_one(env, obs):
+    return np.clip(obs, 0, 1)
+
+
+def cost_alone(env, rew):
+    return min(rew, 0.)
+
+
+def plus_noise(env, rew):
+    return rew + 50 * env.np_random.normal()
+
+
+def as_cut(env, term, trunc):
+    return False, term or trunc
+
+
+WRONG_WORLDS = {
+    "mountain car: the goal pays nothing": case("standing_still", "rare_reward", "same_reward",
+                                                env=spoilt(HILL, reward=cost_alone), algo="sac", **SMALL, steps=2000),
+    "pendulum: a box far too wide": case("narrow_actions", "idle_actions", "flat_actions", "at_bounds",
+                                         env=wrapped(SWING, WideBox), algo="sac", **SMALL, steps=2000),
+    "lunar lander: places in pixels": case("unscaled_observation", env=spoilt(MOON, wide=True, obs=in_pixels),
+                                           steps=8000),
+    "acrobot: seen four steps late": case("late_sight", "late_actions", "hidden_state",
+                                          env=wrapped(ARMS, Late, 4), steps=8000),
+    "frozen lake: the column alone": case("aliased_state", "hidden_state",
+                                          env=wrapped(ICE, Column, 4, is_slippery=False),
+                                          algo="qlearning", steps=5000),
+    "cart pole: the limit counts on": case("hasty_limit", "limit_as_end",
+                                           env=wrapped("CartPole-v1", KeepsCounting, 500), algo="dqn", steps=3000),
+    "breakout: whole 255ths": case("stuck_observation", "dead_observation", "frozen_observation",
+                                   env=game_in(Rounded), steps=4000),
+    "breakout: all actions are none": case("idle_actions", "replaced_actions", env=game_in(NeverFires),
+                                           algo="dqn", steps=2500),
+    "lunar lander: ends are cuts": case("end_as_limit", env=spoilt(MOON, end=as_cut), algo="ppo", steps=8000),
+    "pendulum: one seed for all episodes": case("same_start", env=wrapped(SWING, SameSeed), algo="ppo", steps=8000),
+    "pendulum: forces push or pull": case("hidden_state", "turned_actions", "replaced_actions",
+                                          env=wrapped(SWING, OtherWay), algo="td3", learning_starts=200, **SMALL,
+                                          steps=2000),
+    "lunar lander: the score so far": case("hidden_state", "large_rewards", "late_reward", "reward_of_before",
+                                           env=wrapped(MOON, TotalScore), algo="ppo", steps=8000),
+    "acrobot: noise on the reward": case("noisy_reward", env=spoilt(ARMS, reward=plus_noise), algo="dqn", steps=4000),
+    "frozen lake: five steps": case("hasty_limit", "rare_reward", env=lambda: gym.make(ICE, max_episode_steps=5),
+                                   algo="sarsa", steps=5000),
+    "acrobot: cut to [0, 1]": case("clipped_observation", "hidden_state", "stuck_observation",
+                                   env=spoilt(ARMS, obs=zero_to_one), algo="pqn", steps=8000),
+}
+
+FRESH_FAULTS = WRONG_LINES | WRONG_SETTINGS | WRONG_WORLDS
+
+FRESH_HEALTHY = {
+    "ppo on cart pole": case(steps=20_000),
+    "ppo on lunar lander": case(env=MOON, steps=16_000),
+    "ppo on breakout": case(env=GAME, steps=8000),
+    "a2c on acrobot": case(env=ARMS, algo="a2c", steps=15_000),
+    "dqn on lunar lander": case(env=MOON, algo="dqn", steps=8000),
+    "c51 on cart pole": case(algo="c51", **OFTEN, steps=4000),
+    "qr_dqn on acrobot": case(env=ARMS, algo="qr_dqn", steps=6000),
+    "sac on pendulum": case(env=SWING, algo="sac", steps=1000),
+    "td3 on pendulum": case(env=SWING, algo="td3", **SMALL, steps=4000),
+    "reinforce as preset": case(algo="reinforce", preset="tuned", steps=20_000),
+    "trpo on acrobot": case(env=ARMS, algo="trpo", steps=12_000),
+    "impala on cart pole": case(algo="impala", steps=15_000),
+    "pqn on cart pole": case(algo="pqn", steps=20_000),
+    "qlearning on the cliff, done": case(env="rlbench/CliffWalk-v0", algo="qlearning", gamma=1., epsilon=.1,
+                                         steps=20_000),
+    "sarsa on the frozen lake": case(env="rlbench/FrozenLake-v0", algo="sarsa", lr=.1, steps=20_000),
+}
