@@ -73,6 +73,7 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "steep": dict(n_steps=256, n_epochs=10, batch_size=128, lr=1e-3, gae_lambda=.95, ent_coef=.01),
         "middle": dict(n_steps=256, n_epochs=10, batch_size=128, lr=6e-4, gae_lambda=.95, ent_coef=.01),
         "long": dict(n_steps=512, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.98, ent_coef=.01),
+        "scaled": dict(normalize_reward=True),
     },
     a2c={
         "no entropy": dict(ent_coef=0.),
@@ -169,9 +170,9 @@ def read_kept():
 
 
 def is_of(row, trial):
-    "True where a row was measured by a trial's settings; one that came later is taken for granted"
+    "True where a row was measured by a trial's settings; one that came later is taken at its default"
     same = (row["env"], row["algo"], row["asked"]) == (trial.env, trial.algo, trial.steps)
-    return same and row["settings"].items() <= trial.whole.items()
+    return same and whole(trial.algo, row["settings"]) == trial.whole
 
 
 def runs_of(trial, kept):

@@ -68,13 +68,6 @@ DQN = dict(
     epsilon="linear(1, 0.01, 6000)",
     hidden=[128, 128],
 )
-QR_ACROBOT = dict(
-    lr="linear(0.0006, 0, 100000)",
-    gradient_steps=4,
-    target_update_interval=250,
-    epsilon="linear(1, 0.02, 12000)",
-    hidden=[256, 256],
-)
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
 CLEANRL = "by CleanRL, 3 seeds, v4, rewards normalised, within 1,000,000 steps"
 FAMILIES = {
@@ -122,16 +115,16 @@ FAMILIES = {
             "MountainCar-v0", "dqn", -110, SOLVED + "; rl-zoo3's DQN: -101 within as many steps"),
         "qr-dqn-mountain-car": tuned(
             "MountainCar-v0", "qr_dqn", -110, SOLVED + "; rl-zoo3's QR-DQN: -106 within as many steps"),
-        "qr-dqn-acrobot": Task(
-            "Acrobot-v1", "qr_dqn", 100_000, -80, "rl-zoo3's QR-DQN: -69 within as many steps", QR_ACROBOT),
+        "qr-dqn-acrobot": tuned("Acrobot-v1", "qr_dqn", -80, "rl-zoo3's QR-DQN: -69 within as many steps"),
         "dqn-lunar-lander": tuned(
             "LunarLander-v3", "dqn", 250, "SLM-Lab's double DQN with priorities: 266 within as many steps", long=True),
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 10, preset="tuned"),
         "dqn-minatar-asterix": minatar(
             "Asterix", "dqn", 300_000, 3, settings=MINATAR_DQN,
             note="at chance by the settings that serve the other games; so were, of one seed each, single steps with a "
-            "target of 1000 steps, that target alone for 400,000 steps, and layer norms with 5 steps and twice the "
-            "updates; PQN takes off here after 400,000 steps"),
+            "target of 1000 steps, that target alone for 400,000 steps, layer norms with 5 steps and twice the updates, "
+            "single steps with an update each for 500,000 steps, layer norms with 3 steps for 1,000,000, and with 8 "
+            "steps and a memory of 30,000 for 350,000; PQN takes off here after 400,000 steps"),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, preset="tuned"),
         "r2d2-cartpole": Task(
             "rlbench/StatelessCartPole-v0", "r2d2", 200_000, 350, "RLlib's DQN with LSTM, within as many steps"),

@@ -150,6 +150,13 @@ def test_advice_is_tried_in_two_runs_and_this_one_stays():
     assert tried.changes == dict(lr=1e-3) and tried.changed > tried.as_it_was
 
 
+def test_a_critic_that_cannot_say_its_returns_is_offered_scaled_rewards():
+    swing = Trainer("Pendulum-v1", "ppo", seed=100)
+    found = swing.run(40_000).diagnose()
+    assert found.names[0] == "dead_units"
+    assert found[0].changes == dict(normalize_reward=True)
+
+
 def test_what_no_setting_mends_is_said():
     run = Trainer("CartPole-v1", "ppo").run(300)
     finding = Finding("it", "seen", "why", "look there", 1., {})

@@ -62,6 +62,9 @@ FROM_MEMORY = {
     ("MountainCar-v0", "qr_dqn"): Preset("qr-dqn-mountain-car", 120_000, dict(
         lr="linear(0.004, 0, 120000)", gamma=.98, train_freq=16, gradient_steps=8,
         epsilon="linear(1, 0.07, 24000)", target_update_interval=600)),
+    ("Acrobot-v1", "qr_dqn"): Preset("qr-dqn-acrobot", 100_000, dict(
+        lr="linear(0.0006, 0, 100000)", gradient_steps=4, target_update_interval=250,
+        epsilon="linear(1, 0.02, 12000)", hidden=[256, 256])),
     ("LunarLander-v3", "dqn"): Preset("dqn-lunar-lander", 300_000, dict(
         lr="linear(0.0005, 0, 300000)", epsilon="linear(1, 0.02, 50000)", gradient_steps=4, buffer_size=100_000,
         prioritized_replay_alpha=.6, prioritized_replay_beta="linear(0.4, 1, 300000)", hidden=[256, 256])),

@@ -132,6 +132,12 @@ def rare_reward(evidence):
         weight=.5, changes={},
         numbers={"reward": rew})
 
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #5c0a1e77
+def scaled_rewards(evidence):
+    "{normalize_reward: True} where an algorithm could scale rewards and does not"
+    could = getattr(evidence.learner.settings, "normalize_reward", True) is False
+    return dict(normalize_reward=True) if could else {}
+
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #c144a3b2
 LARGE = 100. # rewards of this size are far from what networks and defaults are made for
 
@@ -141,14 +147,13 @@ def large_rewards(evidence):
     size = np.sqrt((rew**2).mean())                       # errors are squared, so a few large ones count
     if not size >= LARGE or getattr(evidence.algo, "normalize_reward", False) or evidence.algo.update:
         return None
-    changes = dict(normalize_reward=True) if hasattr(evidence.algo, "normalize_reward") else {}
     usual = np.median(np.abs(rew))
     rare = f", most of them {usual:.3g}: a few outliers drown all others" if usual < size / 10 else ""
     return Finding(
         "large_rewards", f"rewards are {size:,.0f} from 0, as the root of their mean square{rare}",
         "the error of a value grows with its square, so its gradient drowns that of the policy and is cut",
         "divide rewards in the environment, or set normalize_reward where there is one",
-        weight=.8, changes=changes,
+        weight=.8, changes=scaled_rewards(evidence),
         numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #8134d935
@@ -159,12 +164,11 @@ def small_rewards(evidence):
     largest = np.abs(all_rows(evidence, "rew")).max()
     if not 0 < largest < SMALL or getattr(evidence.algo, "normalize_reward", False) or evidence.algo.update:
         return None
-    changes = dict(normalize_reward=True) if hasattr(evidence.algo, "normalize_reward") else {}
     return Finding(
         "small_rewards", f"no reward is farther than {largest:.2g} from 0",
         "what a network says before it has learned anything is larger, and so are the errors that it makes later",
         "multiply rewards in the environment, or set normalize_reward where there is one",
-        weight=.7, changes=changes,
+        weight=.7, changes=scaled_rewards(evidence),
         numbers={"reward": all_rows(evidence, "rew")})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #c12fbc17

@@ -20,7 +20,7 @@ from ...policies.exploration import Exploring
 from ...policies.networks import Perceptron
 from ..actor import to_tensors
 from .evidence import episodes_of, last_returns, no_better
-from .findings import Finding, all_steps
+from .findings import Finding, all_steps, scaled_rewards
 from .learning import back_to_default, default_of
 from ..meanings import MEANINGS
 
@@ -120,11 +120,12 @@ def dead_units(evidence):
             continue                                      # it reads something else than observations
         shares = [is_stuck(out).mean() for out in layers]
         if not shares or max(shares) < .5: continue
+        unheard = scaled_rewards(evidence) if name.startswith("value") else {}
         return Finding(
             "dead_units", f"{100 * max(shares):.0f} % of the units in a layer of {name} give the same for all states",
             "what they could say of a state is lost, and no gradient brings them back",
             "a smaller learning rate, scaled observations; where it is the critic, smaller rewards",
-            weight=.7, changes=back_to_default(evidence, "lr"))
+            weight=.7, changes=unheard or back_to_default(evidence, "lr"))
     return None
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #b2d81c22
