@@ -68,6 +68,7 @@ def share_of(clocked, go, rounds):
     for _ in range(rounds):
         clocked.seconds = 0.
         whole = seconds_of(go)
+        if not clocked.seconds: raise RuntimeError("nobody asked what was to be measured")
         found.append(clocked.seconds / (whole - clocked.seconds))
     return statistics.median(found)
 
@@ -89,6 +90,8 @@ def breakpoint_share(text, rounds):
     [(number, condition)] = laden.stops.conditions.items()
     laden.stops.conditions[number] = clocked = clocked_by(condition)
     clocked.text = text
+    clocked.hears = condition.hears
+    laden.stops.sort()
     return share_of(clocked, partial(laden.step, "event", PART), rounds)
 
 
