@@ -115,7 +115,8 @@ FAMILIES = {
             "MountainCar-v0", "dqn", -110, SOLVED + "; rl-zoo3's DQN: -101 within as many steps"),
         "qr-dqn-mountain-car": tuned(
             "MountainCar-v0", "qr_dqn", -110, SOLVED + "; rl-zoo3's QR-DQN: -106 within as many steps"),
-        "qr-dqn-acrobot": tuned("Acrobot-v1", "qr_dqn", -80, "rl-zoo3's QR-DQN: -69 within as many steps"),
+        "qr-dqn-acrobot": tuned(
+            "Acrobot-v1", "qr_dqn", -80, "rl-zoo3's QR-DQN: -69 within as many steps"),
         "dqn-lunar-lander": tuned(
             "LunarLander-v3", "dqn", 250, "SLM-Lab's double DQN with priorities: 266 within as many steps", long=True),
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 10, preset="tuned"),

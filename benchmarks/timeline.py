@@ -68,7 +68,8 @@ def share_of(clocked, go, rounds):
     for _ in range(rounds):
         clocked.seconds = 0.
         whole = seconds_of(go)
-        if not clocked.seconds: raise RuntimeError("nobody asked what was to be measured")
+        if not clocked.seconds:
+            raise RuntimeError("nobody asked what was to be measured")
         found.append(clocked.seconds / (whole - clocked.seconds))
     return statistics.median(found)
 
