@@ -123,8 +123,8 @@ FAMILIES = {
         "dqn-minatar-asterix": minatar(
             "Asterix", "dqn", 300_000, 3, settings=MINATAR_DQN,
             note="at chance by the settings that serve the other games; so were, of one seed each, single steps with a "
-            "target of 1000 steps, that target alone for 400,000 steps, layer norms with 5 steps and twice the updates, "
-            "single steps with an update each for 500,000 steps, layer norms with 3 steps for 1,000,000, and with 8 "
+            "target of 1000 steps, that target alone for 400,000 steps, layer norms with 5 steps and twice the updates,"
+            " single steps with an update each for 500,000 steps, layer norms with 3 steps for 1,000,000, and with 8 "
             "steps and a memory of 30,000 for 350,000; PQN takes off here after 400,000 steps"),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, preset="tuned"),
         "r2d2-cartpole": Task(
