@@ -34,7 +34,13 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-
 READY = """async () => { const app = window.jupyterapp; await app.restored; const panel = app.shell.currentWidget;
   await panel.context.ready; await panel.sessionContext.ready;
   const kernel = panel.sessionContext.session.kernel;
-  await kernel.info; return kernel.name; }"""               # info: it has answered
+  await kernel.info;                    // it has answered; what it says unasked may still be lost
+  const heard = () => new Promise(done => {
+    const future = kernel.requestExecute({code: '', store_history: false});
+    future.onIOPub = () => done(true);
+    setTimeout(() => done(false), 2000); });
+  while (!await heard());
+  return kernel.name; }"""
 RUN_ALL = "async () => String(await window.jupyterapp.commands.execute('notebook:run-all-cells'))"
 ERRORS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
   .flatMap(cell => (cell.outputs || []).filter(o => o.output_type === 'error').map(o => o.ename + ': ' + o.evalue))"""
