@@ -39,7 +39,7 @@ READY = """async () => { const app = window.jupyterapp; await app.restored; cons
     const future = kernel.requestExecute({code: '', store_history: false});
     future.onIOPub = () => done(true);
     setTimeout(() => done(false), 2000); });
-  while (!await heard());
+  for (let left = 5; left && !await heard(); left--) await kernel.reconnect();
   return kernel.name; }"""
 RUN_ALL = "async () => String(await window.jupyterapp.commands.execute('notebook:run-all-cells'))"
 ERRORS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells
