@@ -34,6 +34,13 @@ def share_apart(x, y):
     alike = torch.isclose(x.double(), y.double(), rtol=1e-4, atol=1e-6)
     return 1 - float(alike.reshape(len(x), -1).all(1).double().mean())
 
+# %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #7e11a9c1
+def columns_apart(data, again, names):
+    "(names of the columns that are not the same in both, in how many rows, in words)"
+    apart = {name: share_apart(data[name], again[name]) for name in names}
+    wrong = [name for name in apart if apart[name]]
+    return wrong, ", ".join(f"{name} in {apart[name]:.0%} of the rows" for name in wrong)
+
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #6529fd73
 SLIPS = dict(
     obs="states are put down to other rows",
@@ -51,10 +58,8 @@ def other_rows(evidence):
     names = [name for name in SLIPS if name in data and name in rows]
     if getattr(evidence.algo, "n_step", 1) > 1:
         names = [name for name in names if name != "next_obs"]    # it is that of some steps later
-    apart = {name: share_apart(data[name], rows[name]) for name in names}
-    wrong = [name for name in names if apart[name]]
+    wrong, told = columns_apart(data, rows, names)
     if not wrong: return None
-    told = ", ".join(f"{name} in {apart[name]:.0%} of the rows" for name in wrong)
     return Finding(
         "other_rows", f"what is learned from is not what the memory holds: {told}", SLIPS[wrong[0]],
         "look at what the algorithm does to its rows: a sign, another order, a row before or after",
@@ -86,11 +91,8 @@ def other_returns(evidence):
     "Rewards of some steps, or what is left of what follows, are not those of the rows"
     again = returns_again(evidence)
     if not again: return None
-    data = evidence.rehearsal.data
-    apart = {name: share_apart(data[name], again[name]) for name in RETURN_SLIPS}
-    wrong = [name for name in apart if apart[name]]
+    wrong, told = columns_apart(evidence.rehearsal.data, again, RETURN_SLIPS)
     if not wrong: return None
-    told = ", ".join(f"{name} in {apart[name]:.0%} of the rows" for name in wrong)
     return Finding(
         "other_returns", f"targets are not made of what the memory holds: {told}", RETURN_SLIPS[wrong[0]],
         "look at how rewards of n steps are summed; what follows counts gamma to the power n, and 0 after an end",
