@@ -47,7 +47,8 @@ class A2C(Rollouts, A2CSettings):
         return torch.optim.RMSprop(parameters, alpha=.99, eps=1e-5)
 
     def losses(self, nets, batch):
-        yield "all", *actor_critic_loss(self, nets.policy(batch.obs), self.values(nets, batch.obs), batch)
+        val = nets.value(batch.obs).squeeze(1)
+        yield "all", *actor_critic_loss(self, nets.policy(batch.obs), val, self.in_units(nets, batch))
 
     def after(self, nets, own, taken):
         self.finish(nets, taken)

@@ -50,7 +50,7 @@ class IMPALA(A2C):
     def targets(self, nets, rows, noise):
         val = self.values(nets, rows.obs)
         next_val = self.values(nets, rows.next_obs)
-        columns = nets.scale(rows.rew), val, next_val, rows.term, rows.trunc, self.ratio(nets, rows)
+        columns = rows.rew, val, next_val, rows.term, rows.trunc, self.ratio(nets, rows)
         in_time = [column.view(self.n_steps, -1) for column in columns]       # (T, N)
         ret, adv = vtrace(*in_time, self.gamma, self.gae_lambda, self.rho_max, self.c_max)
         data = Batch(rows, val=val, ratio=columns[-1], adv=adv.flatten(), ret=ret.flatten())

@@ -13,6 +13,7 @@ from torch import nn
 
 from .algorithm import register
 from .ppo import PPO, ppo_loss
+from ..core.batch import Batch
 from ..core.settings import hp
 
 # %% ../../nbs/4_algos/4415_ppo_kl.ipynb #c9433ed6
@@ -52,8 +53,12 @@ class PPOKL(PPO):
     def scaled(self, adv):
         return adv              # by their rollout, before it was cut
 
+    def in_units(self, nets, batch):
+        return Batch(super().in_units(nets, batch), adv=batch.adv)    # scaled by their rollout
+
     def losses(self, nets, batch):
-        loss, parts = ppo_loss(self, nets.policy(batch.obs), self.values(nets, batch.obs), batch)
+        val = nets.value(batch.obs).squeeze(1)
+        loss, parts = ppo_loss(self, nets.policy(batch.obs), val, self.in_units(nets, batch))
         yield "all", loss + nets.price.beta * parts["kl"].mean(), parts
 
     def finish(self, nets, taken):

@@ -13,6 +13,7 @@ from torch import nn
 
 from .algorithm import register
 from .ppo import PPO, ppo_loss
+from .streaming import Unscaled
 from ..buffers.returns import gae
 from ..buffers.ring import minibatches
 from ..core.batch import Batch
@@ -83,6 +84,7 @@ class RecurrentPPO(Carrying, PPO):
                          low=1, high=1_000_000)
     distribution: str = hp("gaussian", "of actions in a Box: one deviation, or one for each state; inside the box",
                            choices=("gaussian", "state_gaussian", "squashed", "beta"), live=False)
+    normalize_reward: bool = False
     vf_coef: float = hp(.025, "weight of the value loss; small, for critic and policy share the memory",
                         up="the critic lags behind", low=0)
 
@@ -91,7 +93,7 @@ class RecurrentPPO(Carrying, PPO):
         body = self.body_for(spec.observation_space, rng, usual.get("obs", "auto"))
         kind = dict(units=self.memory_size, kind=self.cell, box=self.distribution)
         policy = MemoryPolicy(spec, generator=rng, **kind, **body)
-        scale = usual.get("rew", nn.Identity())
+        scale = usual.get("rew", Unscaled())
         return nn.ModuleDict(dict(policy=policy, scale=scale, usual=nn.ModuleList(usual.values())))
 
     def act(self, nets, obs, noise, carry):
@@ -105,8 +107,8 @@ class RecurrentPPO(Carrying, PPO):
         return rollout(memory, counts, self.n_steps)
 
     def targets(self, nets, rows, noise):
-        val, next_val = values_along(nets.policy, rows)
-        columns = nets.scale(rows.rew), val, next_val, rows.term, rows.trunc
+        val, next_val = (said * nets.scale.unit for said in values_along(nets.policy, rows))
+        columns = rows.rew, val, next_val, rows.term, rows.trunc
         *in_time, valid = [column.view(self.n_steps, -1) for column in (*columns, rows.valid)]    # (T, N)
         adv = gae(*in_time, self.gamma, self.gae_lambda, valid)
         data = Batch(rows, val=val, adv=adv.flatten(), ret=adv.flatten() + val)
@@ -114,7 +116,7 @@ class RecurrentPPO(Carrying, PPO):
 
     def losses(self, nets, batch): # columns (T, B, ...)
         pi, val = nets.policy(batch.obs, batch.carry[0], batch.first, batch.valid)
-        yield "all", *ppo_loss(self, pi, val, batch[batch.valid])
+        yield "all", *ppo_loss(self, pi, val, self.in_units(nets, batch[batch.valid]))
 
     def finish(self, nets, taken):
         rows = taken.data[taken.data.valid]

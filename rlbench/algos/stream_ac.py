@@ -54,7 +54,7 @@ class StreamAC(Streaming, WithPolicy, StreamACSettings):
     @torch.no_grad()
     def target(self, nets, row):
         "(B,) what states are worth, in the units of `nets.scale`"
-        return row.ret + row.disc * nets.value(row.next_obs).squeeze(-1)
+        return nets.scale(row.ret) + row.disc * nets.value(row.next_obs).squeeze(-1)
 
     def update(self, nets, batch):
         val = nets.value(batch.obs).squeeze(-1)
@@ -67,11 +67,13 @@ class StreamAC(Streaming, WithPolicy, StreamACSettings):
         one = self, nets.policy_traces, batch, fade, liked, delta, self.policy_kappa, self.policy_eta
         step_along(*one, in_units=True)
         step, trace = step_along(self, nets.value_traces, batch, fade, val, delta, self.kappa, self.eta)
+        unit = nets.scale.unit
         notice(self, nets, batch)
-        return Batch(val=val.detach(), target=target, delta=delta, step_size=step, trace=trace, ent=ent.detach())
+        told = dict(val=unit * val.detach(), target=unit * target, delta=unit * delta)
+        return Batch(told, step_size=step / unit, trace=trace, ent=ent.detach())
 
     def values(self, nets, obs):
         return nets.value(obs).squeeze(-1) * nets.scale.unit
 
     def td_error(self, nets, batch):
-        return self.target(nets, self.in_units(nets, batch)) * nets.scale.unit - self.values(nets, batch.obs)
+        return self.target(nets, self.one_step(batch)) * nets.scale.unit - self.values(nets, batch.obs)

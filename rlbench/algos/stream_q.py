@@ -57,7 +57,7 @@ class StreamQ(ActingStreamQ):
     @torch.no_grad()
     def target(self, nets, row):
         "(B,) what actions are worth, in the units of `nets.scale`"
-        return row.ret + row.disc * nets.q(row.next_obs).amax(-1)
+        return nets.scale(row.ret) + row.disc * nets.q(row.next_obs).amax(-1)
 
     def update(self, nets, batch):
         all_q = nets.q(batch.obs)
@@ -66,9 +66,10 @@ class StreamQ(ActingStreamQ):
         delta = target - q.detach()
         step, trace = step_along(self, nets.traces, batch, self.fade(batch), q, delta, self.kappa, self.eta)
         nets.traces.over[batch.env] = q < all_q.amax(-1)  # it was not thought best
+        unit = nets.scale.unit
         notice(self, nets, batch)
-        return Batch(q=q.detach(), target=target, delta=delta, step_size=step, trace=trace)
+        return Batch(q=unit * q.detach(), target=unit * target, delta=unit * delta, step_size=step / unit, trace=trace)
 
     def td_error(self, nets, batch):
         q = of_action(self.values(nets, batch.obs), batch.act)
-        return self.target(nets, self.in_units(nets, batch)) * nets.scale.unit - q
+        return self.target(nets, self.one_step(batch)) * nets.scale.unit - q

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['gradient_of', 'move', 'WeightTraces', 'bounded_step', 'sparsen', 'online_norm', 'levelled', 'stream_net',
-           'RewardScale', 'pass_back', 'notice', 'StreamSettings', 'Streaming']
+           'RewardScale', 'Unscaled', 'pass_back', 'notice', 'StreamSettings', 'Streaming']
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #b566df97
 import math
@@ -151,6 +151,11 @@ class RewardScale(nn.Module):
         self.count += len(totals)
         self.square += (self.square.new_tensor(totals)**2 - self.square).sum() / self.count
 
+# %% ../../nbs/4_algos/422_streaming.ipynb #7a30f968
+class Unscaled(nn.Identity):
+    "Rewards as they are"
+    unit = 1.
+
 # %% ../../nbs/4_algos/422_streaming.ipynb #de1c6cb4
 def pass_back(traces,       # of a network's weights
               row, fade,    # Batch (1,), and what is left of the traces when it comes
@@ -205,12 +210,12 @@ class Streaming(OneStep):
         _, led_up_to = memory.follows(index)
         return Batch(index=index, env=memory.env_of(index), ordinal=memory.ordinal(index), first=~led_up_to)
 
-    def in_units(self, nets, rows):
-        "Rows (B,) with `ret` and `disc`, in the units of `nets.scale`"
-        return Batch(rows, ret=nets.scale(rows.rew), disc=self.gamma * ~rows.term)
+    def one_step(self, rows):
+        "Rows (B,) with `ret` and `disc`"
+        return Batch(rows, ret=rows.rew, disc=self.gamma * ~rows.term)
 
     def targets(self, nets, rows, noise):
-        return self.in_units(nets, rows), one_by_one(rows)
+        return self.one_step(rows), one_by_one(rows)
 
     def fade(self, row):
         "What is left of the traces when a row (1,) comes"

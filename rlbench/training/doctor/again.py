@@ -33,7 +33,8 @@ def told_values(algo, nets, rows):
     "(B,) values of the states of rows, and of those that followed, as returns are made of them; None where none are"
     if "carry" in rows:
         now, after = nets.policy.net.step(rows.obs, rows.carry)
-        return now.value.squeeze(-1), nets.policy.net.step(rows.next_obs, after)[0].value.squeeze(-1)
+        later, _ = nets.policy.net.step(rows.next_obs, after)
+        return tuple(said.value.squeeze(-1) * nets.scale.unit for said in (now, later))
     found = []
     for obs in (rows.obs, rows.next_obs):
         val = algo.values(nets, obs)
@@ -80,8 +81,7 @@ def returns_beside(learner):
     nets = learner.nets
     algo = learner.algo
     val, next_val = told_values(algo, nets, rows)
-    rew = nets.scale(rows.rew) if "scale" in nets else rows.rew
-    error = as_numpy(rew + algo.gamma * next_val.masked_fill(rows.term.bool(), 0) - val)
+    error = as_numpy(rows.rew + algo.gamma * next_val.masked_fill(rows.term.bool(), 0) - val)
     lam = getattr(algo, "gae_lambda", getattr(algo, "q_lambda", 1.))
     own, passed = (as_numpy(weight) for weight in share_counted(algo, nets, rows))
     summed = summed_on(own * error, rows, learner.memory, algo.gamma * lam * passed)

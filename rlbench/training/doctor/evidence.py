@@ -15,7 +15,6 @@ from time import perf_counter, thread_time
 import numpy as np
 import torch
 
-from ...algos.streaming import RewardScale, Streaming
 from ...buffers.returns import discounted
 from ...core.batch import Batch, as_numpy, each
 from ...core.settings import whole_number
@@ -111,9 +110,7 @@ def beliefs(actor, obs):
     if values.ndim > 1:
         probs = actor.algo.probs(actor.nets, rows) if actor.algo.on_policy else None
         values = values.max(1) if probs is None else (values * as_numpy(probs)).sum(1)
-    scale = getattr(actor.nets, "scale", None)
-    in_units = isinstance(scale, RewardScale) and not isinstance(actor.algo, Streaming)   # who streams tells rewards
-    return values * float(scale.unit) if in_units else values
+    return values
 
 # %% ../../../nbs/6_training/638_doctor/10_evidence.ipynb #59298590
 @dataclass

@@ -59,6 +59,7 @@ def policy_terms(algo, nets, rows):
     else:
         pi = nets.policy(rows.obs)
         val = nets.value(rows.obs).squeeze(-1) if "value" in nets else None
+    if isinstance(algo, Rollouts): rows = algo.in_units(nets, rows)
     critic = [] if val is None else [Term("the error of the critic", getattr(algo, "vf_coef", 1.),
                                           (val - rows.ret).square().mean())]
     if set(algo.groups(nets)) == {"value"}: return dict(value=critic)

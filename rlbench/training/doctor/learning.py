@@ -128,11 +128,6 @@ def short_sight(evidence):
         weight=.7, changes=back_to_default(evidence, "gamma"),
         numbers={"weight of a reward after so many steps": gamma ** np.arange(max(typical, 1))})
 
-# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #91ca50a5
-def in_units(evidence):
-    "Whether targets are in the units of the reward"
-    return not getattr(evidence.algo, "normalize_reward", False)
-
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #3b405651
 def ended(evidence, rows):
     "(B,) whether the task ended an episode with each row: as the memory has it, where that still holds them"
@@ -160,7 +155,7 @@ def learned_rows(evidence):
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #f0c97432
 def past_the_end(evidence):
     "Targets of rows that ended an episode are not their reward"
-    found = learned_rows(evidence) if in_units(evidence) else None
+    found = learned_rows(evidence)
     if found is None: return None
     rew, term, target = found
     if not term.any(): return None
@@ -179,7 +174,7 @@ def past_the_end(evidence):
 def impossible_values(evidence):
     "Values above all returns that there can be"
     gamma = evidence.algo.gamma
-    values = beliefs(evidence.learner.actor, evidence.exploring.obs) if in_units(evidence) and gamma < 1 else None
+    values = beliefs(evidence.learner.actor, evidence.exploring.obs) if gamma < 1 else None
     if values is None or not len(values): return None
     largest = max(np.abs(rows.rew).max() for rows in (evidence.exploring, evidence.greedy, evidence.chance))
     bound = largest / (1 - gamma)
@@ -199,7 +194,6 @@ def impossible_values(evidence):
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #9f24d268
 def over_estimation(evidence):
     "The policy's values lie above the returns that it gets"
-    if not in_units(evidence): return None
     rows = evidence.exploring if evidence.algo.on_policy else evidence.greedy      # whose values they are
     which, ret = known_returns(rows, evidence.algo.gamma)
     values = beliefs(evidence.learner.actor, rows.obs)
@@ -219,7 +213,7 @@ def over_estimation(evidence):
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #9e92ef54
 def blind_critic(evidence):
     "Values explain nothing of the returns, and the policy is no better than chance"
-    if not in_units(evidence) or evidence.learner.updates < 100 or evidence.algo.update:
+    if evidence.learner.updates < 100 or evidence.algo.update:
         return None                                       # a table is no critic: nobody makes advantages of it
     which, ret = known_returns(evidence.exploring, evidence.algo.gamma)
     values = beliefs(evidence.learner.actor, evidence.exploring.obs)

@@ -70,7 +70,7 @@ def returns_again(evidence):
     "Rewards of n steps, discount of what follows, what followed: from the memory; None where an update uses none"
     found = evidence.rehearsal
     columns = {"ret", "disc", "index", "next_obs"}
-    if not found or not columns <= found.data.keys() or found.data.index.ndim != 1 or "scale" in found.nets:
+    if not found or not columns <= found.data.keys() or found.data.index.ndim != 1:
         return None
     memory = found.learner.memory
     rows, alive = memory.ahead(as_numpy(found.data.index), getattr(evidence.algo, "n_step", 1))

@@ -27,12 +27,11 @@ def one_step_errors(rehearsal, rows):
     "(B,) by how much stored steps turned out better than was expected; None where nobody expects anything"
     nets = rehearsal.nets
     algo = rehearsal.learner.algo
-    rew = nets.scale(rows.rew) if "scale" in nets else rows.rew
     val = algo.values(nets, rows.obs)
     next_val = algo.values(nets, rows.next_obs)
-    if val is None: return as_numpy(rew)
-    if val.shape != rew.shape: return None
-    return as_numpy(rew + algo.gamma * ~rows.term.bool() * next_val - val)
+    if val is None: return as_numpy(rows.rew)
+    if val.shape != rows.rew.shape: return None
+    return as_numpy(rows.rew + algo.gamma * ~rows.term.bool() * next_val - val)
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #d807b263
 def summed_on(error,# (B,)
@@ -180,7 +179,8 @@ def read_again(found):
     if "logp" in found.before and "policy" in nets:
         again["logp"] = nets.policy(rows.obs).logp(rows.act)
     if "v_loss" in found.before and "ret" in rows and not getattr(algo, "clip_range_vf", None):
-        again["v_loss"] = (values_told(algo, nets, rows) - rows.ret)**2
+        unit = nets.scale.unit if "scale" in nets else 1.
+        again["v_loss"] = ((values_told(algo, nets, rows) - rows.ret) / unit)**2
     fit = {name: one for name, one in again.items() if one is not None and one.shape == found.before[name].shape}
     return {name: (found.before[name], one) for name, one in fit.items()}
 
