@@ -73,20 +73,25 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "steep": dict(n_steps=256, n_epochs=10, batch_size=128, lr=1e-3, gae_lambda=.95, ent_coef=.01),
         "middle": dict(n_steps=256, n_epochs=10, batch_size=128, lr=6e-4, gae_lambda=.95, ent_coef=.01),
         "long": dict(n_steps=512, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.98, ent_coef=.01),
-        "scaled": dict(normalize_reward=True),
+        "unscaled": dict(normalize_reward=False),
     },
     a2c={
         "no entropy": dict(ent_coef=0.),
         "long": dict(n_steps=16, gae_lambda=.95),
+        "scaled": dict(normalize_reward=True),
     },
     trpo={
         "SB3": dict(n_steps=256),
         "bold": dict(n_steps=128, target_kl=.02),
+        "scaled": dict(normalize_reward=True),
+        "SB3, scaled": dict(n_steps=256, normalize_reward=True),
     },
     impala={
         "no entropy": dict(ent_coef=0.),
         "RLlib": dict(n_steps=50, lr=5e-4),
         "middle": dict(n_steps=20, lr=7e-4),
+        "scaled": dict(normalize_reward=True),
+        "RLlib, scaled": dict(n_steps=50, lr=5e-4, normalize_reward=True),
     },
     reinforce={
         "steep": dict(lr=.01),

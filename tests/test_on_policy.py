@@ -311,7 +311,7 @@ def test_rewards_count_once_in_the_size_of_their_discounted_sum(algo):
             assert data.rew.abs().max() > 1                     # what is stored is in the units of the environment
             if algo in ("ppo", "a2c", "trpo"):
                 with torch.no_grad():
-                    expected = data.rew / nets.scale.unit + .9 * nets.value(data.next_obs)[:, 0] - data.val
+                    expected = data.rew + nets.scale.unit * .9 * nets.value(data.next_obs)[:, 0] - data.val
                 torch.testing.assert_close(data.adv, expected)
         elif not trainer.learner.todo:
             assert float(nets.scale.unit) == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-5)

@@ -129,8 +129,8 @@ def test_stream_q_is_the_plain_loop(num_envs, rule):
     usual = Usual(num_envs, .9)
     over = [False] * num_envs
     for rows in by_row(trainer, 60):
-        unit = usual.unit
         for env, row, first in rows:
+            unit = usual.unit
             if usual.seen: put_norm(net, usual)
             q = net(torch.from_numpy(row.obs)[None])[0]
             follows = 0. if row.term else .9 * net(torch.from_numpy(row.next_obs)[None]).max().item()
@@ -164,8 +164,8 @@ def test_stream_ac_is_the_plain_loop(num_envs, rule):
         critic = PlainIntention(value, num_envs, .25, keep=.9 * .7)
     usual = Usual(num_envs, .9)
     for rows in by_row(trainer, 60):
-        unit = usual.unit
         for env, row, first in rows:
+            unit = usual.unit
             if usual.seen:
                 put_norm(policy, usual)
                 put_norm(value, usual)

@@ -53,15 +53,15 @@ def pictures(views):
 
 
 @pytest.mark.parametrize("env, algo, expected", [
-    ("CartPole-v1", "ppo", {"frame", "values", "actions", "gradients"}),
+    ("CartPole-v1", "ppo", {"frame", "values", "actions", "gradients", "moments"}),
     ("CartPole-v1", "dqn", {"frame", "values", "actions", "gradients"}),
-    ("Pendulum-v1", "ppo", {"frame", "values", "gradients"}),
+    ("Pendulum-v1", "ppo", {"frame", "values", "gradients", "moments"}),
     ("CartPole-v1", "stream_q", {"frame", "values", "actions", "moments", "weight_traces"}),
     ("Pendulum-v1", "stream_ac", {"frame", "values", "moments", "weight_traces"}),
     ("FrozenLake-v1", "qlearning", {"frame", "values", "actions"}),
     ("Taxi-v4", "qlearning", {"frame", "values", "actions"}),
     ("rlbench/CliffWalk-v0", "dqn", {"frame", "values", "actions", "gradients"}),
-    ("rlbench/FourRooms-v0", "ppo", {"frame", "values", "actions", "gradients"}),
+    ("rlbench/FourRooms-v0", "ppo", {"frame", "values", "actions", "gradients", "moments"}),
 ])
 def test_views_follow_from_what_there_is(env, algo, expected):
     settings = dict(dqn=dict(learning_starts=50), ppo=dict(n_steps=16, num_envs=2))

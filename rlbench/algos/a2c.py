@@ -16,11 +16,13 @@ from ..core.schedules import Schedule
 from ..core.settings import hp
 
 # %% ../../nbs/4_algos/444_a2c.ipynb #c12b107d
-def actor_critic_loss(algo, pi, val, batch):
-    "The loss of rows that the present policy chose (act, adv, ret), and its parts; pi and val (B,) are of today"
+def actor_critic_loss(algo, pi, val, # of today, val (B,)
+                      batch,         # of rows that the present policy chose: act, adv, ret
+                      unit=1.):      # of what is made of rewards: val, adv, ret
+    "The loss of a rollout, and its parts"
     logp = pi.logp(batch.act)
-    adv = algo.scaled(batch.adv)
-    v_loss = (val - batch.ret)**2
+    adv = algo.scaled(batch.adv / unit)
+    v_loss = ((val - batch.ret) / unit)**2
     ent = pi.entropy()
     loss = algo.vf_coef * v_loss.mean() - (logp * adv).mean()
     if algo.ent_coef: loss = loss - algo.ent_coef * ent.mean()
@@ -47,8 +49,8 @@ class A2C(Rollouts, A2CSettings):
         return torch.optim.RMSprop(parameters, alpha=.99, eps=1e-5)
 
     def losses(self, nets, batch):
-        val = nets.value(batch.obs).squeeze(1)
-        yield "all", *actor_critic_loss(self, nets.policy(batch.obs), val, self.in_units(nets, batch))
+        val = self.values(nets, batch.obs)
+        yield "all", *actor_critic_loss(self, nets.policy(batch.obs), val, batch, nets.scale.unit)
 
     def after(self, nets, own, taken):
         self.finish(nets, taken)

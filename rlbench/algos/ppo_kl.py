@@ -13,7 +13,6 @@ from torch import nn
 
 from .algorithm import register
 from .ppo import PPO, ppo_loss
-from ..core.batch import Batch
 from ..core.settings import hp
 
 # %% ../../nbs/4_algos/4415_ppo_kl.ipynb #c9433ed6
@@ -47,18 +46,15 @@ class PPOKL(PPO):
 
     def targets(self, nets, rows, noise):
         data, todo = super().targets(nets, rows, noise)
-        data.adv = super().scaled(data.adv)
+        data.adv = super().scaled(data.adv) * nets.scale.unit         # the loss divides by it
         return data, todo
 
     def scaled(self, adv):
         return adv              # by their rollout, before it was cut
 
-    def in_units(self, nets, batch):
-        return Batch(super().in_units(nets, batch), adv=batch.adv)    # scaled by their rollout
-
     def losses(self, nets, batch):
-        val = nets.value(batch.obs).squeeze(1)
-        loss, parts = ppo_loss(self, nets.policy(batch.obs), val, self.in_units(nets, batch))
+        val = self.values(nets, batch.obs)
+        loss, parts = ppo_loss(self, nets.policy(batch.obs), val, batch, nets.scale.unit)
         yield "all", loss + nets.price.beta * parts["kl"].mean(), parts
 
     def finish(self, nets, taken):

@@ -116,11 +116,14 @@ class RecurrentPPO(Carrying, PPO):
 
     def losses(self, nets, batch): # columns (T, B, ...)
         pi, val = nets.policy(batch.obs, batch.carry[0], batch.first, batch.valid)
-        yield "all", *ppo_loss(self, pi, val, self.in_units(nets, batch[batch.valid]))
+        unit = nets.scale.unit
+        yield "all", *ppo_loss(self, pi, val * unit, batch[batch.valid], unit)
 
     def finish(self, nets, taken):
-        rows = taken.data[taken.data.valid]
-        for part in nets.usual: part.notice(rows, self.gamma)
+        self.notice(nets, taken.data[taken.data.valid])
+
+    def end_of_values(self, nets):
+        return nets.policy.net.ends.value
 
     def values(self, nets, obs):
         "None: an observation alone has no value here"

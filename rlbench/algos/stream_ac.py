@@ -67,10 +67,9 @@ class StreamAC(Streaming, WithPolicy, StreamACSettings):
         one = self, nets.policy_traces, batch, fade, liked, delta, self.policy_kappa, self.policy_eta
         step_along(*one, in_units=True)
         step, trace = step_along(self, nets.value_traces, batch, fade, val, delta, self.kappa, self.eta)
-        unit = nets.scale.unit
+        told = nets.scale.told(val=val.detach(), target=target, delta=delta)
         notice(self, nets, batch)
-        told = dict(val=unit * val.detach(), target=unit * target, delta=unit * delta)
-        return Batch(told, step_size=step / unit, trace=trace, ent=ent.detach())
+        return Batch(told, step_size=step, trace=trace, ent=ent.detach())
 
     def values(self, nets, obs):
         return nets.value(obs).squeeze(-1) * nets.scale.unit

@@ -66,9 +66,9 @@ class StreamQ(ActingStreamQ):
         delta = target - q.detach()
         step, trace = step_along(self, nets.traces, batch, self.fade(batch), q, delta, self.kappa, self.eta)
         nets.traces.over[batch.env] = q < all_q.amax(-1)  # it was not thought best
-        unit = nets.scale.unit
+        told = nets.scale.told(q=q.detach(), target=target, delta=delta)
         notice(self, nets, batch)
-        return Batch(q=unit * q.detach(), target=unit * target, delta=unit * delta, step_size=step / unit, trace=trace)
+        return Batch(told, step_size=step, trace=trace)
 
     def td_error(self, nets, batch):
         q = of_action(self.values(nets, batch.obs), batch.act)

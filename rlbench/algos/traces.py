@@ -29,6 +29,7 @@ RAISED = dict(
 # %% ../../nbs/4_algos/415_traces.ipynb #4150a011
 class Traces(nn.Module):
     "Eligibility of all pairs in each environment"
+    of_episodes = "z", "reached", "foreseen"
 
     def __init__(self, num_envs, states, actions):
         super().__init__()

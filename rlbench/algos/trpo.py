@@ -135,7 +135,7 @@ class TRPO(Rollouts, TRPOSettings):
         return dict(value=nets.value.parameters())
 
     def losses(self, nets, batch):
-        v_loss = (nets.value(batch.obs).squeeze(1) - nets.scale(batch.ret))**2
+        v_loss = ((self.values(nets, batch.obs) - batch.ret) / nets.scale.unit)**2
         yield "value", v_loss.mean(), dict(v_loss=v_loss)
 
     def after(self, nets, own, taken):

@@ -22,7 +22,7 @@ from ..core.settings import changed, check_flags, check_function
 from ..core.state import FileProblem, read_tree, reading, write_text
 from ..core.words import ConfigError, path_of, why_no_path
 from ..envs.find import checked_settings, find
-from .actor import Actor, load_weights
+from .actor import Actor, load_weights, of_episodes
 from .callbacks import Callbacks
 from .checkpoints import RunProblem, find_run, newest_trainer
 from .claims import claimed, clear, has_begun, not_a_run
@@ -224,12 +224,13 @@ def weights_in(path):
 
 # %% ../../nbs/6_training/68_train.ipynb #6c51e5fb
 def take_all_weights(trainer, path):
-    "Every behaviour that learns takes over the weights of its name in a checkpoint; RunProblem where there are none"
+    "Every behaviour that learns begins with the weights of its name in a checkpoint; RunProblem where there are none"
     weights = weights_in(path)
     for who, learner in trainer.learners.items():
         if who not in weights:
             raise RunProblem(f"{path} has no behaviour {who!r}; there are: {', '.join(weights)}")
-        with reading(path): load_weights(learner.nets, weights[who])
+        with reading(path):
+            load_weights(learner.nets, weights[who], without=of_episodes(learner.nets))
 
 # %% ../../nbs/6_training/68_train.ipynb #6e06442a
 def only_acting(trainer):

@@ -53,17 +53,17 @@ def pi_moved(pi, rows):
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #5a3dcd9e
 def policy_terms(algo, nets, rows):
     "{group: [Term, …]} where a policy follows advantages"
+    unit = nets.scale.unit if "scale" in nets else 1.
     if "carry" in rows:
         pi, val = nets.policy(rows.obs, rows.carry[0], rows.first, rows.valid)
         rows = rows[rows.valid]
     else:
         pi = nets.policy(rows.obs)
         val = nets.value(rows.obs).squeeze(-1) if "value" in nets else None
-    if isinstance(algo, Rollouts): rows = algo.in_units(nets, rows)
     critic = [] if val is None else [Term("the error of the critic", getattr(algo, "vf_coef", 1.),
-                                          (val - rows.ret).square().mean())]
+                                          (val - rows.ret / unit).square().mean())]
     if set(algo.groups(nets)) == {"value"}: return dict(value=critic)
-    adv = rows.adv
+    adv = rows.adv / unit
     if isinstance(algo, Rollouts) and "price" not in nets:
         adv = RolloutSettings.scaled(algo, adv)
     gain = gain_of(algo, pi.logp(rows.act), rows, adv)
