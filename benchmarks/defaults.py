@@ -64,16 +64,17 @@ STEPS = dict(                                      # of the environment, at most
 )
 SB3_DQN = dict(n_step=1, lr=1e-4, train_freq=4, gradient_steps=1, target_update_interval=10_000)
 SMALL = dict(hidden=[64, 64], batch_size=128)
+UNSCALED = dict(normalize_reward=False)
 FRESH = dict(exploration="gaussian", exploration_noise=.1)
 CANDIDATES = dict(                                 # beside the defaults as they stand
     ppo={
-        "short": dict(n_steps=128, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.95, ent_coef=0.),
-        "CleanRL": dict(n_steps=128, n_epochs=4, batch_size=256, lr=1e-3, gae_lambda=.95, ent_coef=.01),
-        "SB3": dict(n_steps=256, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.95, ent_coef=0.),
-        "steep": dict(n_steps=256, n_epochs=10, batch_size=128, lr=1e-3, gae_lambda=.95, ent_coef=.01),
-        "middle": dict(n_steps=256, n_epochs=10, batch_size=128, lr=6e-4, gae_lambda=.95, ent_coef=.01),
-        "long": dict(n_steps=512, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.98, ent_coef=.01),
-        "unscaled": dict(normalize_reward=False),
+        "short": dict(n_steps=128, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.95, ent_coef=0., **UNSCALED),
+        "CleanRL": dict(n_steps=128, n_epochs=4, batch_size=256, lr=1e-3, gae_lambda=.95, ent_coef=.01, **UNSCALED),
+        "SB3": dict(n_steps=256, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.95, ent_coef=0., **UNSCALED),
+        "steep": dict(n_steps=256, n_epochs=10, batch_size=128, lr=1e-3, gae_lambda=.95, ent_coef=.01, **UNSCALED),
+        "middle": dict(n_steps=256, n_epochs=10, batch_size=128, lr=6e-4, gae_lambda=.95, ent_coef=.01, **UNSCALED),
+        "long": dict(n_steps=512, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.98, ent_coef=.01, **UNSCALED),
+        "unscaled": UNSCALED,
     },
     a2c={
         "no entropy": dict(ent_coef=0.),
