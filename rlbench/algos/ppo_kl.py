@@ -46,7 +46,8 @@ class PPOKL(PPO):
 
     def targets(self, nets, rows, noise):
         data, todo = super().targets(nets, rows, noise)
-        data.adv = super().scaled(data.adv) * nets.scale.unit         # the loss divides by it
+        unit = nets.scale.unit
+        data.adv = unit * super().scaled(data.adv / unit)             # the loss divides by it
         return data, todo
 
     def scaled(self, adv):

@@ -133,6 +133,10 @@ def rare_reward(evidence):
         numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #5c0a1e77
+def reward_unit(nets):
+    "What counts as 1 where rewards are scaled, else 1"
+    return float(nets.scale.unit) if "scale" in nets else 1.
+
 def scaled_rewards(evidence):
     "{normalize_reward: True} where an algorithm could scale rewards and does not"
     could = getattr(evidence.learner.settings, "normalize_reward", True) is False
@@ -142,28 +146,29 @@ def scaled_rewards(evidence):
 LARGE = 100. # rewards of this size are far from what networks and defaults are made for
 
 def large_rewards(evidence):
-    "Rewards of hundreds, which nobody scales"
+    "Rewards of hundreds; a remark where the algorithm scales them"
     rew = all_rows(evidence, "rew").astype(float)
     size = np.sqrt((rew**2).mean())                       # errors are squared, so a few large ones count
-    if not size >= LARGE or getattr(evidence.algo, "normalize_reward", False) or evidence.algo.update:
-        return None
+    if not size >= LARGE or evidence.algo.update: return None
+    scaled = getattr(evidence.algo, "normalize_reward", False)
     usual = np.median(np.abs(rew))
     rare = f", most of them {usual:.3g}: a few outliers drown all others" if usual < size / 10 else ""
     return Finding(
         "large_rewards", f"rewards are {size:,.0f} from 0, as the root of their mean square{rare}",
-        "the error of a value grows with its square, so its gradient drowns that of the policy and is cut",
+        "the loss divides by their usual size here (normalize_reward); without that, gradients would be cut" if scaled
+        else "the error of a value grows with its square, so its gradient drowns that of the policy and is cut",
         "divide rewards in the environment, or set normalize_reward where there is one",
-        weight=.8, changes=scaled_rewards(evidence),
+        weight=.3 if scaled else .8, changes=scaled_rewards(evidence),
         numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #8134d935
 SMALL = 5e-3    # the largest reward of a task whose rewards drown in the noise of the first values
 
 def small_rewards(evidence):
-    "No reward is of a size that networks learn"
+    "No reward is of a size that networks learn, as the loss takes it"
     largest = np.abs(all_rows(evidence, "rew")).max()
-    if not 0 < largest < SMALL or getattr(evidence.algo, "normalize_reward", False) or evidence.algo.update:
-        return None
+    smallest = SMALL * min(1., reward_unit(evidence.learner.nets))
+    if not 0 < largest < smallest or evidence.algo.update: return None
     return Finding(
         "small_rewards", f"no reward is farther than {largest:.2g} from 0",
         "what a network says before it has learned anything is larger, and so are the errors that it makes later",

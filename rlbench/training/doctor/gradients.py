@@ -27,7 +27,7 @@ from ...algos.td3 import Deterministic
 from ...buffers.off_policy import quantile_huber
 from ...core.batch import as_numpy
 from ...policies.heads import midpoints
-from .findings import Finding
+from .findings import Finding, reward_unit
 from .updates import reads_plainly
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #5ca3fecd
@@ -53,7 +53,7 @@ def pi_moved(pi, rows):
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #5a3dcd9e
 def policy_terms(algo, nets, rows):
     "{group: [Term, …]} where a policy follows advantages"
-    unit = nets.scale.unit if "scale" in nets else 1.
+    unit = reward_unit(nets)
     if "carry" in rows:
         pi, val = nets.policy(rows.obs, rows.carry[0], rows.first, rows.valid)
         rows = rows[rows.valid]
