@@ -45,8 +45,9 @@ class EveryPair(PPO):
 
     def losses(self, nets, batch):
         val = self.values(nets, batch.obs)
-        loss, parts = ppo_loss(self, nets.policy(batch.obs), val, batch)
-        v_loss = (val[:, None] - batch.ret)**2
+        worth = nets.scale.worth
+        loss, parts = ppo_loss(self, nets.policy(batch.obs), val, batch, worth)
+        v_loss = (worth * (val[:, None] - batch.ret))**2
         yield "all", loss + self.vf_coef * (v_loss.mean() - parts["v_loss"].mean()), parts
 
 
@@ -63,7 +64,7 @@ class OthersAdvantages(PPO):
 
     def targets(self, nets, rows, noise):
         val = self.values(nets, rows.obs)
-        columns = nets.scale(rows.rew), val, self.values(nets, rows.next_obs), rows.term, rows.trunc
+        columns = rows.rew, val, self.values(nets, rows.next_obs), rows.term, rows.trunc
         in_time = [column.view(self.n_steps, -1) for column in columns]
         adv = gae(*in_time, self.gamma, self.gae_lambda)
         ret = adv.flatten() + val

@@ -58,7 +58,8 @@ class Ours:
 
     def ppo(self, **more):
         from rlbench import Trainer
-        trainer = Trainer("CartPole-v1", "ppo", num_envs=8, n_steps=128, n_epochs=4, batch_size=256, lr=1e-3, **more)
+        trainer = Trainer("CartPole-v1", "ppo", num_envs=8, n_steps=128, n_epochs=4, batch_size=256, lr=1e-3,
+                          normalize_reward=False, **more)
         return speed_of(trainer, 20 * 1024, 60 * 1024)
 
     def ppo_traced(self):

@@ -131,7 +131,7 @@ def test_ppo_by_hand():
     with torch.no_grad():
         both = account.nets, trainer.learner.nets
         logp, logp_after = (nets.policy(batch.obs).logp(batch.act).numpy() for nets in both)
-        val, val_after = (nets.value(batch.obs).squeeze(1).numpy() for nets in both)
+        val, val_after = (trainer.learner.algo.values(nets, batch.obs).numpy() for nets in both)
     ratio = np.exp(logp - batch.logp.numpy())
     adv = batch.adv.numpy()
     adv = (adv - adv.mean()) / adv.std(ddof=1)

@@ -18,11 +18,11 @@ from ..core.settings import hp
 # %% ../../nbs/4_algos/444_a2c.ipynb #c12b107d
 def actor_critic_loss(algo, pi, val, # of today, val (B,)
                       batch,         # of rows that the present policy chose: act, adv, ret
-                      unit=1.):      # of what is made of rewards: val, adv, ret
+                      worth=1.):     # what a reward of 1 counts for
     "The loss of a rollout, and its parts"
     logp = pi.logp(batch.act)
-    adv = algo.scaled(batch.adv / unit)
-    v_loss = ((val - batch.ret) / unit)**2
+    adv = algo.scaled(batch.adv, worth)
+    v_loss = (worth * (val - batch.ret))**2
     ent = pi.entropy()
     loss = algo.vf_coef * v_loss.mean() - (logp * adv).mean()
     if algo.ent_coef: loss = loss - algo.ent_coef * ent.mean()
@@ -50,7 +50,7 @@ class A2C(Rollouts, A2CSettings):
 
     def losses(self, nets, batch):
         val = self.values(nets, batch.obs)
-        yield "all", *actor_critic_loss(self, nets.policy(batch.obs), val, batch, nets.scale.unit)
+        yield "all", *actor_critic_loss(self, nets.policy(batch.obs), val, batch, nets.scale.worth)
 
     def after(self, nets, own, taken):
         self.finish(nets, taken)

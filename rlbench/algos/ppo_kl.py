@@ -46,16 +46,15 @@ class PPOKL(PPO):
 
     def targets(self, nets, rows, noise):
         data, todo = super().targets(nets, rows, noise)
-        unit = nets.scale.unit
-        data.adv = unit * super().scaled(data.adv / unit)             # the loss divides by it
+        data.adv = super().scaled(data.adv, nets.scale.worth)
         return data, todo
 
-    def scaled(self, adv):
+    def scaled(self, adv, worth):
         return adv              # by their rollout, before it was cut
 
     def losses(self, nets, batch):
         val = self.values(nets, batch.obs)
-        loss, parts = ppo_loss(self, nets.policy(batch.obs), val, batch, nets.scale.unit)
+        loss, parts = ppo_loss(self, nets.policy(batch.obs), val, batch, nets.scale.worth)
         yield "all", loss + nets.price.beta * parts["kl"].mean(), parts
 
     def finish(self, nets, taken):

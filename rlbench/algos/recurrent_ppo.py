@@ -116,14 +116,12 @@ class RecurrentPPO(Carrying, PPO):
 
     def losses(self, nets, batch): # columns (T, B, ...)
         pi, val = nets.policy(batch.obs, batch.carry[0], batch.first, batch.valid)
-        unit = nets.scale.unit
-        yield "all", *ppo_loss(self, pi, val * unit, batch[batch.valid], unit)
+        val = val * nets.scale.unit
+        yield "all", *ppo_loss(self, pi, val, batch[batch.valid], nets.scale.worth)
 
     def finish(self, nets, taken):
-        self.notice(nets, taken.data[taken.data.valid])
-
-    def end_of_values(self, nets):
-        return nets.policy.net.ends.value
+        rows = taken.data[taken.data.valid]
+        for part in nets.usual: part.notice(rows, self.gamma)
 
     def values(self, nets, obs):
         "None: an observation alone has no value here"

@@ -125,6 +125,7 @@ def stream_net(space,     # of observations
 def find_unit(scale, _=None):
     "Its unit follows from what it has counted"
     scale.unit.copy_(scale.square.sqrt())
+    scale.worth.copy_((scale.count > 1) / scale.unit)
 
 class RewardScale(nn.Module):
     "Rewards in units of the root mean square of the discounted sum up to each step"
@@ -137,6 +138,7 @@ class RewardScale(nn.Module):
         self.register_buffer("count", torch.tensor(1))
         self.register_buffer("reached", torch.full((num_envs,), -1))      # the last row that was counted
         self.register_buffer("unit", torch.tensor(1.), persistent=False)  # what counts as 1
+        self.register_buffer("worth", torch.tensor(0.), persistent=False) # what 1 counts for; 0 until that is known
         self.register_load_state_dict_post_hook(find_unit)
 
     def forward(self, rew):
@@ -162,7 +164,7 @@ class RewardScale(nn.Module):
 # %% ../../nbs/4_algos/422_streaming.ipynb #7a30f968
 class Unscaled(nn.Identity):
     "Rewards as they are"
-    unit = 1.
+    unit = worth = 1.
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #de1c6cb4
 def pass_back(traces,       # of a network's weights

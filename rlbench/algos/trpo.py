@@ -108,7 +108,7 @@ class TRPOSettings(RolloutSettings):
 # %% ../../nbs/4_algos/445_trpo.ipynb #ace8e313
 def trust_region_step(algo, policy, data):
     "Move a policy by its natural step on rows (obs, act, logp, adv) -> what the line search found"
-    adv = algo.scaled(data.adv)
+    adv = algo.scaled(data.adv, 1.)             # the step is as long, whatever a reward is worth
     with torch.no_grad():
         old = copy.deepcopy(policy)(data.obs)   # of weights that will not move
 
@@ -135,7 +135,7 @@ class TRPO(Rollouts, TRPOSettings):
         return dict(value=nets.value.parameters())
 
     def losses(self, nets, batch):
-        v_loss = ((self.values(nets, batch.obs) - batch.ret) / nets.scale.unit)**2
+        v_loss = (nets.scale.worth * (self.values(nets, batch.obs) - batch.ret))**2
         yield "value", v_loss.mean(), dict(v_loss=v_loss)
 
     def after(self, nets, own, taken):

@@ -137,6 +137,10 @@ def reward_unit(nets):
     "What counts as 1 where rewards are scaled, else 1"
     return float(nets.scale.unit) if "scale" in nets else 1.
 
+def reward_worth(nets):
+    "What a reward of 1 counts for in a loss"
+    return float(nets.scale.worth) if "scale" in nets else 1.
+
 def scaled_rewards(evidence):
     "{normalize_reward: True} where an algorithm could scale rewards and does not"
     could = getattr(evidence.learner.settings, "normalize_reward", True) is False

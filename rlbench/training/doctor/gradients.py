@@ -27,7 +27,7 @@ from ...algos.td3 import Deterministic
 from ...buffers.off_policy import quantile_huber
 from ...core.batch import as_numpy
 from ...policies.heads import midpoints
-from .findings import Finding, reward_unit
+from .findings import Finding, reward_unit, reward_worth
 from .updates import reads_plainly
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #5ca3fecd
@@ -53,19 +53,20 @@ def pi_moved(pi, rows):
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #5a3dcd9e
 def policy_terms(algo, nets, rows):
     "{group: [Term, …]} where a policy follows advantages"
-    unit = reward_unit(nets)
+    worth = reward_worth(nets)
     if "carry" in rows:
         pi, val = nets.policy(rows.obs, rows.carry[0], rows.first, rows.valid)
         rows = rows[rows.valid]
     else:
         pi = nets.policy(rows.obs)
         val = nets.value(rows.obs).squeeze(-1) if "value" in nets else None
+    if val is not None: val = val * reward_unit(nets)
     critic = [] if val is None else [Term("the error of the critic", getattr(algo, "vf_coef", 1.),
-                                          (val - rows.ret / unit).square().mean())]
+                                          (worth * (val - rows.ret)).square().mean())]
     if set(algo.groups(nets)) == {"value"}: return dict(value=critic)
-    adv = rows.adv / unit
+    adv = rows.adv
     if isinstance(algo, Rollouts) and "price" not in nets:
-        adv = RolloutSettings.scaled(algo, adv)
+        adv = RolloutSettings.scaled(algo, adv, worth)
     gain = gain_of(algo, pi.logp(rows.act), rows, adv)
     terms = [Term("advantages", 1., -gain), Term("entropy", algo.ent_coef, -pi.entropy().mean()), *critic]
     if "price" in nets:

@@ -16,7 +16,7 @@ from torch import nn
 from ...algos.td import of_action
 from ...core.batch import as_numpy
 from ..actor import to_tensors
-from .findings import Finding, reward_unit
+from .findings import Finding, reward_worth
 from .learning import back_to_default
 from .policy import bearable_entropy
 from .rows import correlation, stored
@@ -179,7 +179,7 @@ def read_again(found):
     if "logp" in found.before and "policy" in nets:
         again["logp"] = nets.policy(rows.obs).logp(rows.act)
     if "v_loss" in found.before and "ret" in rows and not getattr(algo, "clip_range_vf", None):
-        again["v_loss"] = ((values_told(algo, nets, rows) - rows.ret) / reward_unit(nets))**2
+        again["v_loss"] = (reward_worth(nets) * (values_told(algo, nets, rows) - rows.ret))**2
     fit = {name: one for name, one in again.items() if one is not None and one.shape == found.before[name].shape}
     return {name: (found.before[name], one) for name, one in fit.items()}
 
@@ -268,7 +268,7 @@ def advantages_of(found):
     if adv is None or adv.shape != found.before.adv.shape:
         return found.before.adv
     algo = found.learner.algo
-    return algo.scaled(adv) if hasattr(algo, "scaled") else adv
+    return algo.scaled(adv, 1.) if hasattr(algo, "scaled") else adv
 
 def told_push(found, table):
     "What steps did that they are not for, in words; nothing where all is well"
