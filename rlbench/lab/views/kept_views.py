@@ -46,14 +46,15 @@ class MomentsView(View):
         "Nothing is remembered"
 
     def draw(self, trainer, moving):
-        sheet = Sheet()
+        norms = parts_of_type(trainer, self.who, RunningNorm)[:1]
+        sheet = Sheet() if norms else Sheet(height=36)
         told = []
-        for norm in parts_of_type(trainer, self.who, RunningNorm)[:1]:
+        for norm in norms:
             draw_moments(sheet, norm, self.most)
             told.append(norm.extra_repr())
         for scale in parts_of_type(trainer, self.who, RewardScale):
             told.append(f"a reward of {short(float(scale.unit))} counts as 1")
-            sheet.text(8, 222, told[-1])
+            sheet.text(8, sheet.size[1] - 6, told[-1], "lb", 11)
         self.said = "; ".join(told)
         self.show(sheet, moving)
 
