@@ -413,7 +413,8 @@ def test_uses_are_those_of_every_update_whenever_somebody_asks(algo, hp):
             for row in as_numpy(learner.last.index).tolist():
                 name = row, int(learner.memory.ordinal(row))
                 counts[name] = counts.get(name, 0) + 1
-        if len(learner.memory) and rng.random() < .02: learner.owe(int(rng.integers(1, 9)))
+        if len(learner.memory) and rng.random() < .02:
+            learner.owe(int(rng.integers(1, 9)))
         if rng.random() > .05: continue
         rows = learner.memory.latest()
         names = zip(rows.tolist(), np.ravel(learner.memory.ordinal(rows)).tolist())
