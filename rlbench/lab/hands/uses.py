@@ -114,19 +114,19 @@ class Uses:
         "What is owed now is learned from next"
         self.owed = Owed(learner)
         self.updates = learner.updates                    # up to which it has watched
-        self.last = learner.last                          # another object where the run has gone back
 
     def goes_on(self, learner):
         "Whether a learner stands where it was seen last, or some rows later"
-        return learner.last is self.last and not self.tally.is_ahead(learner.memory)
+        known = learner.data, learner.last and learner.last.data    # others where the run has gone back
+        here = any(data is self.owed.data for data in known) and learner.updates == self.updates
+        return here and not self.tally.is_ahead(learner.memory)
 
     def __call__(self, trainer, event):
         if event.kind != "learn" or event.who != self.who: return
         learner = trainer.learners[self.who]
         follows = learner.updates == self.updates + 1
         if follows and learner.data is self.owed.data:    # nearly always
-            self.updates = learner.updates
-            self.last = learner.last
+            self.updates += 1
         elif follows and not self.tally.is_ahead(learner.memory):
             self.count(learner)                           # this update was the first on other minibatches
             self.tally.add(rows_of_step(learner.last))

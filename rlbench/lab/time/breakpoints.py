@@ -92,8 +92,10 @@ def limit(name, end, within, number): # end: the smallest or the largest of a co
     def is_kept(event):
         column = event.data.get(name)
         if column is None: return is_silent(event, name)
-        if isinstance(column, dict) or 0 in column.shape: return False
-        return within(end(column).item(), number)
+        try: outmost = end(column).item()
+        except (AttributeError, RuntimeError, ValueError):
+            return False                                  # nested, or without a row
+        return within(outmost, number)
 
     return is_kept
 
