@@ -13,7 +13,7 @@ from rlbench.buffers.recordings import read_memory, start_recording
 from rlbench.buffers.ring import ClosedRing
 from rlbench.buffers.sequences import SequenceSampler
 from rlbench.buffers.surgery import copy_rows, cut_rows, put_rows
-from rlbench.core.batch import Batch, each
+from rlbench.core.batch import Batch, as_numpy, each
 from rlbench.core.state import FileProblem, same
 from rlbench.lab.pictures.components import as_page, is_revealed
 from rlbench.lab.hands.next_draws import drawn_now
@@ -396,6 +396,31 @@ def test_counting_changes_nothing():
         trainer.run(steps=120)
         return trainer.learner.state()
     assert same(run(True), run(False))
+
+
+@pytest.mark.parametrize("algo, hp", [
+    ("ppo", dict(n_steps=16, batch_size=24, n_epochs=3)), ("ppo", dict(n_steps=16, n_epochs=9, target_kl=1e-4)),
+    ("a2c", {}), ("dqn", dict(learning_starts=20, buffer_size=40, gradient_steps=3))])
+def test_uses_are_those_of_every_update_whenever_somebody_asks(algo, hp):
+    trainer = Trainer("CartPole-v1", algo, seed=0, **hp)
+    uses = uses_of(trainer, "agent")
+    learner = trainer.learner
+    counts = {}
+    rng = np.random.default_rng(0)
+    for _ in range(1200):
+        event = trainer.advance()
+        if event.kind == "learn":
+            for row in as_numpy(learner.last.index).tolist():
+                name = row, int(learner.memory.ordinal(row))
+                counts[name] = counts.get(name, 0) + 1
+        if len(learner.memory) and rng.random() < .02:
+            learner.owe(int(rng.integers(1, 9)))
+        if rng.random() > .05: continue
+        rows = learner.memory.latest()
+        names = zip(rows.tolist(), np.ravel(learner.memory.ordinal(rows)).tolist())
+        assert uses.of(trainer, rows).tolist() == [counts.get(name, 0) for name in names]
+    assert uses.since == 0 and learner.updates > 20
+
 
 
 def test_the_bar_is_there_when_rows_are_meant_and_operates_on_them():

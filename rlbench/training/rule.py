@@ -59,8 +59,9 @@ class Event:
     def marks(self):
         "The larger units that it completed, one of MARKS"
         if self.kind == "collect":
-            ended = any([step.ended for step in self.steps.values()])
-            return ("step", "episode") if ended else ("step",)
+            for step in self.steps.values():
+                if step.ended: return "step", "episode"
+            return ("step",)
         if self.kind == "learn":
             return ("update",) if self.left else ("update", "iteration")
         return ()

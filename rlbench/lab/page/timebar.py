@@ -60,6 +60,21 @@ def marks_html(timeline):
         marks.append(f"<b class='rl-flag' style='{share(flag.at)}' title='{words}'>{flag.kind[0]}</b>")
     return f"<div class='rl-marks'>{''.join(marks)}</div>"
 
+# %% ../../../nbs/8_lab/5_page/18_timebar.ipynb #d1467baa
+class MarksLine(widgets.HTML):
+    "The marks of a timeline on the page"
+    branch = None       # whose marks are drawn
+    end = 0             # its events then
+
+    def follow(self, timeline, playing):
+        "Draw them, unless nobody would see them move"
+        branch = timeline.branch
+        if playing and branch is self.branch and branch.end <= 1.01 * self.end:
+            return
+        self.value = marks_html(timeline)
+        self.branch = branch
+        self.end = branch.end
+
 # %% ../../../nbs/8_lab/5_page/18_timebar.ipynb #a3749579
 def branch_words(timeline, number):
     "A branch in a menu: where it begins and how far it goes"
@@ -79,7 +94,7 @@ class TimeBar:
         self.slider = widgets.IntSlider(value=0, min=0, max=0, tooltip=tip, continuous_update=False,
                                         layout=dict(width="auto"))
         self.slider.observe(self.moved, "value")
-        self.marks = widgets.HTML("")
+        self.marks = MarksLine()
         tip = "what the arrows go by"
         self.unit = widgets.Dropdown(options=[*UNIT_BITS, *FLAG_KINDS], value="episode", tooltip=tip,
                                      layout=dict(width="100px"))
@@ -109,9 +124,9 @@ class TimeBar:
         self.order(self.player.rewind, branch.end, None, branch)
 
     def follow(self, owner):
-        "Show where the run is; this is no order. A slider is dear to a page, so it moves twice a second while playing"
+        "Show where the run is; this is no order. A slider is dear to a page, so it moves once a second while playing"
         now = perf_counter()
-        if owner.state == "playing" and now - self.followed_at < .4: return
+        if owner.state == "playing" and now - self.followed_at < .8: return
         self.followed_at = now
         timeline = owner.timeline
         self.following = True
@@ -120,7 +135,7 @@ class TimeBar:
             self.slider.min = timeline.branch.path(0)[0][0].since
             self.slider.value = timeline.at
             self.slider.max = timeline.branch.end
-        self.marks.value = marks_html(timeline)
+        self.marks.follow(timeline, owner.state == "playing")
         if timeline.branches[1:]:
             numbers = range(len(timeline.branches))
             self.menu.options = [(branch_words(timeline, number), number) for number in numbers]

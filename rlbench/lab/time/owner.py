@@ -60,23 +60,20 @@ def break_promises(waiting):
         waiting.popleft().future.set_exception(Closed())
 
 # %% ../../../nbs/8_lab/3_time/10_owner.ipynb #531b1da4
-class Mailbox:
+class Mailbox(deque):
     "Letters for the owner of a trainer; True while any is waiting"
     def __init__(self):
-        self.letters = deque()
+        super().__init__()
         self.changed = threading.Condition()
         self.quiet = threading.Event()      # the owner is at rest, and nobody has asked since
         self.closed = False
-
-    def __bool__(self):
-        return bool(self.letters)
 
     def put(self, message, looks=False):
         "Leave a function for the owner, `looks` if it changes nothing on a screen -> future of its result"
         letter = Letter(message, promise(), looks)
         with self.changed:
             if self.closed: raise Closed
-            self.letters.append(letter)
+            self.append(letter)
             self.quiet.clear()
             self.changed.notify_all()
         return letter.future
@@ -84,8 +81,8 @@ class Mailbox:
     def read(self):
         "Carry out what waits, in order -> whether anything may have changed"
         changes = False
-        while self.letters:
-            letter = self.letters.popleft()
+        while self:
+            letter = self.popleft()
             changes = changes or not letter.looks
             answer(letter)
         return changes
@@ -93,20 +90,20 @@ class Mailbox:
     def wait(self, seconds=None):
         "Sleep until a letter comes, or for some seconds; False once closed"
         with self.changed:
-            self.changed.wait_for(lambda: self.letters or self.closed, seconds)
+            self.changed.wait_for(lambda: self or self.closed, seconds)
         return not self.closed
 
     def hush(self):
         "The owner is at rest: `quiet` until the next letter"
         with self.changed:
-            if not self.letters: self.quiet.set()
+            if not self: self.quiet.set()
 
     def close(self):
         "Nobody reads any more"
         with self.changed:
             self.closed = True
             self.changed.notify_all()
-        break_promises(self.letters)
+        break_promises(self)
         self.quiet.set()
 
 # %% ../../../nbs/8_lab/3_time/10_owner.ipynb #b7105a42
@@ -146,12 +143,9 @@ class Goal:
     "Go on until the n-th event that completes a unit, or that a predicate accepts; None: go on"
     def __init__(self, what, n=1):
         self.what = what
+        self.endless = what is None
         self.left = n               # events to come
         self.future = promise()     # True when it is reached, False if it is dropped before
-
-    @property
-    def endless(self):
-        return self.what is None
 
     def reached(self, event):
         "Count an event; True when it was the last that was waited for"
@@ -229,8 +223,7 @@ class Pacing:
         self.due_at = perf_counter()
 
     def due(self, pace):
-        "Is it time for an event? If so, the next one is due a beat later; None: always"
-        if pace is None: return True
+        "Is it time for an event? If so, the next one is due a beat later"
         now = perf_counter()
         if now < self.due_at: return False
         self.due_at = next_due(self.due_at, now, pace)
@@ -276,12 +269,6 @@ class Motion(Unheeding):
         self.state = state
         self.stale = True   # not shown yet
 
-# %% ../../../nbs/8_lab/3_time/10_owner.ipynb #b7105a75
-def offer_picture(owner):
-    "While moving: the screen's turn, if the moment has come that it named itself"
-    now = perf_counter()
-    if now >= owner.screen.next_at: owner.screen.offer(owner, now)
-
 # %% ../../../nbs/8_lab/3_time/10_owner.ipynb #b7105a78
 def show_rest(owner):
     "At rest: one full picture of what was not shown yet; a broken screen is a failure, and no more"
@@ -305,6 +292,12 @@ def is_hopeless(owner, event):
     if event.kind != "learn" or not owner.goals: return False
     what = owner.goals[0].what
     return what in ("update", "iteration") and owner.trainer.settled
+
+# %% ../../../nbs/8_lab/3_time/10_owner.ipynb #df6fe60e
+def approach(owner, event):
+    "What an event does for the first goal, which has an end"
+    if owner.goals[0].reached(event): owner.arrive()
+    if is_hopeless(owner, event): owner.stop("done")
 
 # %% ../../../nbs/8_lab/3_time/10_owner.ipynb #6915e07a
 def say_so(owner):
@@ -358,7 +351,7 @@ class Owner(Motion):
                 return
             if self.goals[0].endless and not endless: return
             if perf_counter() >= until: return
-            if self.pacing.due(self.pace): self.once()
+            if self.pace is None or self.pacing.due(self.pace): self.once()
             else: self.idle(min(self.pacing.due_at, until))
 
     def once(self):
@@ -371,9 +364,10 @@ class Owner(Motion):
             self.stale = True
             self.heed(event)
             self.screen.note(self.trainer, event)
-            if self.goals[0].reached(event): self.arrive()
-            else: offer_picture(self)
-            if is_hopeless(self, event): self.stop("done")
+            if not self.goals[0].endless: approach(self, event)
+            now = perf_counter()
+            if self.goals and now >= self.screen.next_at:
+                self.screen.offer(self, now)              # while it moves
             self.hit = self.halts(event)
             if self.hit: self.stop("paused")
         except Exception as problem:

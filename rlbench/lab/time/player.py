@@ -413,7 +413,7 @@ class Rememberer(Stepper):
         self.forks.close()
 
     def heed(self, event):
-        self.forks.follow(event)
+        if len(self.forks.known) > 1: self.forks.follow(event)
 
     def glance(self):
         self.timeline.look()

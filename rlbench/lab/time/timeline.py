@@ -206,7 +206,8 @@ class Album:
         self.share = share
         self.shelf = Shelf()
         self.cost = .1              # seconds of a snapshot
-        self.next_at = 0., 0.       # seconds of the clock and of the processor, when the next one is due
+        self.next_at = 0.           # seconds of the clock, when the next one is due
+        self.next_after = 0.        # and of the processor: on a busy machine the run is slow, and not its snapshots
 
     def keep(self, trainer, branch, at):
         "Take a snapshot, and see when the next one is due"
@@ -214,13 +215,8 @@ class Album:
         self.shelf.put((branch, at), state_of(trainer))
         branch.places.append(at)
         self.cost = min(thread_time() - begun, 2 * self.cost)       # one that was slow by chance is no measure
-        self.next_at = perf_counter() + self.cost / self.share, process_time() + self.cost / self.share
-
-    @property
-    def due(self):
-        "Whether it is time for the next one, by both clocks: on a busy machine the run is slow, and not its snapshots"
-        clock, processor = self.next_at
-        return perf_counter() >= clock and process_time() >= processor
+        self.next_at = perf_counter() + self.cost / self.share
+        self.next_after = process_time() + self.cost / self.share
 
     @property
     def full(self):
@@ -316,17 +312,20 @@ class Chronicle(Trail):
         if event.kind == "collect": self.steps = trainer.env.steps
         if event.kind == "learn": self.updates += 1
         strayed = trainer.obs is not self.seen
-        if not strayed: self.look_for_changes()
-        if self.ahead and self.ahead.at == self.at:
+        if not strayed and self.known != settings_now(trainer):
+            self.look_for_changes()
+        if self.done < len(self.branch.deeds) and self.ahead.at == self.at:
             self.begin(self.branch)                       # what was done here the last time was not done again
         self.at += 1
+        own = self.at - self.branch.since
         if strayed: self.look()
-        elif self.at > self.branch.end: self.lengthen(event)
+        elif own > len(self.branch.marks): self.lengthen(event)
 
     def lengthen(self, event):
         "The branch is longer by an event"
         self.branch.marks.append(BITS_OF[event.marks])
-        if not self.album.due: return
+        if perf_counter() < self.album.next_at or process_time() < self.album.next_after:
+            return
         self.album.keep(self.trainer, self.branch, self.at)
         thin(self.album, self.branches, self.at)
 
