@@ -51,21 +51,6 @@ def minatar(game, algo, steps, level, **more):
     return Task(f"MinAtar/{game}-v1", algo, steps, level, source, long=True, **more)
 
 
-# One step in 130 is paid, each time in another place. A network that begins with a few thousand rows learns them by
-# heart, its values run ahead of the returns, and it is still at chance after twice the updates with which one that
-# began with 120,000 of the same rows is not. Minibatches large enough to hold a reward; single steps, since most rows
-# are made by chance, and sums over several would say what chance is worth.
-ASTERIX_DQN = dict(
-    n_step=1,
-    lr="linear(0.0012, 0.0003, 500000)",
-    epsilon="linear(1, 0.05, 400000)",
-    batch_size=128,
-    train_freq=16,
-    gradient_steps=1,
-    target_update_interval=100,
-    learning_starts=200_000,
-    buffer_size=500_000,
-)
 DQN = dict(
     n_step=3,
     lr="linear(0.001, 0, 50000)",
@@ -128,7 +113,7 @@ FAMILIES = {
         "dqn-lunar-lander": tuned(
             "LunarLander-v3", "dqn", 250, "SLM-Lab's double DQN with priorities: 266 within as many steps", long=True),
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 10, preset="tuned"),
-        "dqn-minatar-asterix": minatar("Asterix", "dqn", 500_000, 3, settings=ASTERIX_DQN),
+        "dqn-minatar-asterix": minatar("Asterix", "dqn", 500_000, 3, preset="tuned"),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, preset="tuned"),
         "r2d2-cartpole": Task(
             "rlbench/StatelessCartPole-v0", "r2d2", 200_000, 350, "RLlib's DQN with LSTM, within as many steps"),
