@@ -52,7 +52,7 @@ def minatar(game, algo, steps, level, **more):
 
 
 # One step in 130 is paid, each time in another place. A network that begins with a few thousand rows learns them by
-# heart, its values run ahead of the returns, and it is still at chance after twice the updates with which one that
+# heart, its values run ahead of the returns, and it is still near chance after twice the updates with which one that
 # began with 120,000 of the same rows is not. Minibatches large enough to hold a reward; single steps, since most rows
 # are made by chance, and sums over several would say what chance is worth.
 ASTERIX_DQN = dict(
