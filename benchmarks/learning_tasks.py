@@ -51,13 +51,6 @@ def minatar(game, algo, steps, level, **more):
     return Task(f"MinAtar/{game}-v1", algo, steps, level, source, long=True, **more)
 
 
-MINATAR_DQN = dict(
-    lr="linear(0.0005, 0.00005, 300000)",
-    epsilon="linear(1, 0.05, 60000)",
-    batch_size=32,
-    gradient_steps=1,
-    buffer_size=100_000,
-)
 DQN = dict(
     n_step=3,
     lr="linear(0.001, 0, 50000)",
@@ -120,12 +113,7 @@ FAMILIES = {
         "dqn-lunar-lander": tuned(
             "LunarLander-v3", "dqn", 250, "SLM-Lab's double DQN with priorities: 266 within as many steps", long=True),
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 10, preset="tuned"),
-        "dqn-minatar-asterix": minatar(
-            "Asterix", "dqn", 300_000, 3, settings=MINATAR_DQN,
-            note="at chance by the settings that serve the other games; so were, of one seed each, single steps with a "
-            "target of 1000 steps, that target alone for 400,000 steps, layer norms with 5 steps and twice the updates,"
-            " single steps with an update each for 500,000 steps, layer norms with 3 steps for 1,000,000, and with 8 "
-            "steps and a memory of 30,000 for 350,000; PQN takes off here after 400,000 steps"),
+        "dqn-minatar-asterix": minatar("Asterix", "dqn", 500_000, 3, preset="tuned"),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, preset="tuned"),
         "r2d2-cartpole": Task(
             "rlbench/StatelessCartPole-v0", "r2d2", 200_000, 350, "RLlib's DQN with LSTM, within as many steps"),

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['IN_TABLES', 'LANDING', 'FROM_ROLLOUTS', 'FROM_MEMORY', 'FROM_STREAMS', 'WALKS', 'IN_MUJOCO', 'GAMES',
-           'GAMES_REMEMBERED', 'IN_MINATAR', 'FROM_DATA', 'TUNED', 'PRESETS', 'Preset', 'nearest_presets', 'preset_for',
-           'add_preset']
+           'GAMES_REMEMBERED', 'GAMES_BEGUN_LATE', 'IN_MINATAR', 'FROM_DATA', 'TUNED', 'PRESETS', 'Preset',
+           'nearest_presets', 'preset_for', 'add_preset']
 
 # %% ../../nbs/6_training/625_presets.ipynb #c1f4ae92
 from dataclasses import dataclass, field
@@ -114,8 +114,13 @@ GAMES = dict(lr="linear(0.0005, 0.00005, 1000000)", epsilon="linear(1, 0.05, 100
 GAMES_REMEMBERED = dict(
     lr="linear(0.0005, 0.00005, 300000)", epsilon="linear(1, 0.05, 60000)", batch_size=32, gradient_steps=1,
     buffer_size=100_000)
+GAMES_BEGUN_LATE = dict(
+    n_step=1, lr="linear(0.0012, 0.0003, 500000)", epsilon="linear(1, 0.05, 400000)", batch_size=128, train_freq=16,
+    gradient_steps=1, target_update_interval=100, learning_starts=200_000, buffer_size=500_000)
+
 IN_MINATAR = {
     ("MinAtar/Breakout-v1", "dqn"): Preset("dqn-minatar-breakout", 300_000, GAMES_REMEMBERED),
+    ("MinAtar/Asterix-v1", "dqn"): Preset("dqn-minatar-asterix", 500_000, GAMES_BEGUN_LATE),
     ("MinAtar/SpaceInvaders-v1", "dqn"): Preset("dqn-minatar-space-invaders", 300_000, GAMES_REMEMBERED),
     ("MinAtar/Breakout-v1", "pqn"): Preset("pqn-minatar-breakout", 1_000_192, GAMES),
     ("MinAtar/Asterix-v1", "pqn"): Preset("pqn-minatar-asterix", 1_000_192, GAMES),
