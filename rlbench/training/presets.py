@@ -36,7 +36,8 @@ FROM_ROLLOUTS = {
     ("Pendulum-v1", "ppo"): Preset("ppo-pendulum", 198_656, dict(
         gamma=.9, ent_coef=0., max_grad_norm=None, lr="linear(0.001, 0.0001, 200000)")),
     ("Acrobot-v1", "ppo"): Preset("ppo-acrobot", 999_424, dict(
-        num_envs=16, n_epochs=4, batch_size=64, lr=3e-4, gae_lambda=.94, ent_coef=0., normalize_obs=True)),
+        num_envs=16, n_epochs=4, batch_size=64, lr=3e-4, gae_lambda=.94, ent_coef=0., normalize_obs=True,
+        normalize_reward=False)),
     ("LunarLander-v3", "ppo"): Preset("ppo-lunar-lander", 999_424, LANDING),
     ("LunarLanderContinuous-v3", "ppo"): Preset("ppo-lunar-lander-continuous", 999_424, LANDING),
     ("BipedalWalker-v3", "ppo"): Preset("ppo-bipedal-walker", 4_980_736, dict(
