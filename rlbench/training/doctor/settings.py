@@ -88,6 +88,8 @@ def unusual(algo, num_envs):
         factor = rows_factor(algo, num_envs) if name == "n_steps" else factor_of(algo, name)
         if name == "n_step" and not algo.replays:
             continue                                      # whole returns have their use
+        if name == "learning_starts" and factor > 1 and algo.learning_starts < algo.buffer_size / 2:
+            continue                                      # a large memory may well be filled first
         if factor < usual.low or factor > usual.high: found[name] = factor
     return dict(sorted(found.items(), key=lambda one: -abs(math.log(max(one[1], 1e-9)))))
 

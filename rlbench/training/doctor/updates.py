@@ -17,7 +17,7 @@ from ...algos.td import of_action
 from ...core.batch import as_numpy
 from ..actor import to_tensors
 from .findings import Finding, reward_worth
-from .learning import back_to_default
+from .learning import back_to_default, strange_rate
 from .policy import bearable_entropy
 from .rows import correlation, stored
 
@@ -293,7 +293,8 @@ def wrong_push(evidence):
     return Finding(
         "wrong_push", told, "updates do the opposite of what they are for",
         "look at the sign of each term of the loss, or take a far smaller learning rate",
-        weight=1., changes=back_to_default(evidence, "lr"))
+        weight=.75 if strange_rate(evidence) else 1.,     # so large a step goes wrong by itself
+        changes=back_to_default(evidence, "lr"))
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #0d3cc47b
 @torch.no_grad()
