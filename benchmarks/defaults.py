@@ -115,6 +115,7 @@ CANDIDATES = dict(                                 # beside the defaults as they
     td3={
         "small": SMALL,
         "noisy": dict(exploration_noise=.3),
+        "like DDPG": dict(exploration="ou", exploration_noise=.3),
     },
     ddpg={
         "fresh": FRESH,
