@@ -16,7 +16,7 @@ from rlbench.lab.pictures.components import as_page, is_revealed
 from rlbench.lab.pictures.drawing import short
 from rlbench.training.by_hand import action_called
 from rlbench.lab.views.inspect import BufferView, told_transition
-from rlbench.lab.views.kept_views import MomentsView, WeightTracesView
+from rlbench.lab.views.kept_views import MomentsView, UnitView, WeightTracesView
 from rlbench.lab.views.return_views import ReturnsView
 from rlbench.lab.pictures.scene import Words, width_of
 from rlbench.lab.views.updates import GradientView, TargetsView, UpdateView, target_terms
@@ -27,7 +27,8 @@ from tests.conftest import small
 
 ALWAYS = {"curve", "update", "targets", "buffer"}
 VIEWS = (LearningCurve, EnvFrame, GridValues, ValueSurface, ValueTrace, ActionBars, BackupView, TraceView, ModelView,
-         QueueView, ReturnsView, UpdateView, TargetsView, GradientView, BufferView, MomentsView, WeightTracesView)
+         QueueView, ReturnsView, UpdateView, TargetsView, GradientView, BufferView, MomentsView, UnitView,
+         WeightTracesView)
 SMALL = dict(seed=0, num_envs=2, n_steps=16, batch_size=16, n_epochs=2)
 QUESTIONS = dict(backup=backup_diagram, traces=eligibility, model=learned_model, queue=most_urgent,
                  returns=return_distribution)
@@ -53,15 +54,15 @@ def pictures(views):
 
 
 @pytest.mark.parametrize("env, algo, expected", [
-    ("CartPole-v1", "ppo", {"frame", "values", "actions", "gradients", "moments"}),
+    ("CartPole-v1", "ppo", {"frame", "values", "actions", "gradients", "unit"}),
     ("CartPole-v1", "dqn", {"frame", "values", "actions", "gradients"}),
-    ("Pendulum-v1", "ppo", {"frame", "values", "gradients", "moments"}),
-    ("CartPole-v1", "stream_q", {"frame", "values", "actions", "moments", "weight_traces"}),
-    ("Pendulum-v1", "stream_ac", {"frame", "values", "moments", "weight_traces"}),
+    ("Pendulum-v1", "ppo", {"frame", "values", "gradients", "unit"}),
+    ("CartPole-v1", "stream_q", {"frame", "values", "actions", "moments", "unit", "weight_traces"}),
+    ("Pendulum-v1", "stream_ac", {"frame", "values", "moments", "unit", "weight_traces"}),
     ("FrozenLake-v1", "qlearning", {"frame", "values", "actions"}),
     ("Taxi-v4", "qlearning", {"frame", "values", "actions"}),
     ("rlbench/CliffWalk-v0", "dqn", {"frame", "values", "actions", "gradients"}),
-    ("rlbench/FourRooms-v0", "ppo", {"frame", "values", "actions", "gradients", "moments"}),
+    ("rlbench/FourRooms-v0", "ppo", {"frame", "values", "actions", "gradients", "unit"}),
 ])
 def test_views_follow_from_what_there_is(env, algo, expected):
     settings = dict(dqn=dict(learning_starts=50), ppo=dict(n_steps=16, num_envs=2))

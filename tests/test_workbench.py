@@ -240,13 +240,13 @@ ALWAYS = {"curve", "evaluations", "frame", "values", "update", "parts", "targets
 DEEP = ALWAYS | {"actions", "gradients"}
 TABLE = ALWAYS | {"actions", "backup", "lengths"}
 CASES = [
-    ("CartPole-v1", "ppo", DEEP | {"policy_map", "moments"}),
+    ("CartPole-v1", "ppo", DEEP | {"policy_map", "unit"}),
     ("CartPole-v1", "dqn", DEEP | {"policy_map"}),
-    ("Pendulum-v1", "ppo", DEEP - {"actions"} | {"policy_map", "density", "moments"}),
+    ("Pendulum-v1", "ppo", DEEP - {"actions"} | {"policy_map", "density", "unit"}),
     ("FrozenLake-v1", "qlearning", TABLE | {"visits"}),
     ("Taxi-v4", "qlearning", TABLE),
     ("rlbench/CliffWalk-v0", "dqn", DEEP | {"lengths", "visits"}),
-    ("rlbench/FourRooms-v0", "ppo", DEEP | {"lengths", "visits", "moments"})]
+    ("rlbench/FourRooms-v0", "ppo", DEEP | {"lengths", "visits", "unit"})]
 
 
 @pytest.mark.parametrize("env, algo, expected", CASES)

@@ -27,7 +27,7 @@ from .flame import TimePanel
 from .fork_views import FORK_VIEWS, ForksPanel, fork_views
 from .hand_panel import HandPanel
 from ..views.hindsight_view import HindsightView
-from ..views.kept_views import MomentsView, WeightTracesView
+from ..views.kept_views import MomentsView, UnitView, WeightTracesView
 from .look_panel import KeepPanel, LookMenu
 from .looks import CONTROLS, SIDES, in_place, is_wanted, left_of, look_called
 from ..hands.memory_view import MemoryView
@@ -54,7 +54,7 @@ from ...training.by_hand import state_shown
 VIEWS = (LearningCurve, EpisodeLengths, EnvFrame, BanditView, GridValues, ChainValues, ValueSurface, PolicyMap,
          ValueTrace, VisitsMap, ActionBars, DensityView, CarryView, TermsView, EvaluationCurve, HindsightView,
          ReturnsView, BackupView, TraceView, WeightTracesView, ModelView, QueueView, UpdateView, GradientView,
-         PartsHistory, MomentsView, PinsView, TargetsView, MemoryView)
+         PartsHistory, MomentsView, UnitView, PinsView, TargetsView, MemoryView)
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #6df903a6
 def kinds_called(name):
