@@ -79,6 +79,9 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "no entropy": dict(ent_coef=0.),
         "long": dict(n_steps=16, gae_lambda=.95),
         "scaled": dict(normalize_reward=True),
+        "even": dict(normalize_advantage=True),
+        "even, scaled": dict(normalize_advantage=True, normalize_reward=True),
+        "even, long, scaled": dict(n_steps=16, gae_lambda=.95, normalize_advantage=True, normalize_reward=True),
     },
     trpo={
         "SB3": dict(n_steps=256),
@@ -92,6 +95,7 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "middle": dict(n_steps=20, lr=7e-4),
         "scaled": dict(normalize_reward=True),
         "RLlib, scaled": dict(n_steps=50, lr=5e-4, normalize_reward=True),
+        "even, scaled": dict(normalize_advantage=True, normalize_reward=True),
     },
     reinforce={
         "steep": dict(lr=.01),
