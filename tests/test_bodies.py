@@ -32,6 +32,7 @@ def test_every_algorithm_with_networks_takes_every_body(name, body, tmp_path, mo
     kinds = [part for part in trainer.learner.nets.modules() if isinstance(part, BODIES[body])]
     weights = [weight for kind in kinds for weight in kind.parameters() if weight.requires_grad]
     before = [weight.detach().clone() for weight in weights]
+    trainer.until("iteration")      # after which it is known what rewards are worth
     trainer.until("update", 3)
     assert any((one != other).any() for one, other in zip(before, weights))     # they learn
 

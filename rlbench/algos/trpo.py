@@ -95,6 +95,7 @@ class TRPOSettings(RolloutSettings):
     "What can be set besides"
     lr: float | Schedule = hp(1e-3, "learning rate of Adam, for the critic alone", up="the critic lags behind", low=0)
     n_steps: int = 128
+    normalize_reward: bool = True
     n_epochs: int = hp(10, "passes of the critic over a rollout", up="the critic lags behind", low=1, high=10_000)
     batch_size: int = hp(128, "rows of the critic's minibatches", up="its updates are noisy", low=1, high=1_000_000)
     target_kl: float | Schedule = hp(.01, "KL from the old policy to the new one, at most, nats",
