@@ -84,10 +84,10 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "even, long, scaled": dict(n_steps=16, gae_lambda=.95, normalize_advantage=True, normalize_reward=True),
     },
     trpo={
-        "SB3": dict(n_steps=256),
-        "bold": dict(n_steps=128, target_kl=.02),
-        "scaled": dict(normalize_reward=True),
-        "SB3, scaled": dict(n_steps=256, normalize_reward=True),
+        "SB3": dict(n_steps=256, **UNSCALED),
+        "bold": dict(n_steps=128, target_kl=.02, **UNSCALED),
+        "unscaled": UNSCALED,
+        "SB3, scaled": dict(n_steps=256),
     },
     impala={
         "no entropy": dict(ent_coef=0.),

@@ -156,7 +156,7 @@ FAULTS = {
         "stale_target", algo="dqn", steps=3000, target_update_interval=1_000_000, **DQN_FAST),
     "learning_starts: never": case("no_updates", algo="dqn", steps=3000, learning_starts=1_000_000),
     "sign of the advantage": case("strange_advantage", algo=WrongSign()),
-    "sign of the surrogate": case("wrong_push", algo=Climbs()),
+    "sign of the surrogate": case("wrong_push", "other_gradient", algo=Climbs()),
     "counts past the end": case("past_the_end", algo=PastTheEnd()),
     "loss cut off": case("standing_still", algo=CutOff()),
 }

@@ -288,7 +288,8 @@ MORE_FAULTS = {
     "reward: noise": case("noisy_reward", env=spoilt(POLE, reward=shaken)),
     "reward: at the end": case("late_reward", env=wrapped(POLE, PaidLate)),
     "reward: for an hour that is not shown": case("hidden_time", env=spoilt(POLE, reward=fined)),
-    "reward: a 10,000th": case("small_rewards", env=spoilt(POLE, reward=lambda env, rew: 1e-4 * rew)),
+    "reward: a 10,000th": case(
+        "small_rewards", env=spoilt(POLE, reward=lambda env, rew: 1e-4 * rew), normalize_reward=False),
     "reward: 1,000 times, advantages as they are": case(
         "large_rewards", env=spoilt(POLE, reward=lambda env, rew: 1e3 * rew), normalize_advantage=False),
     "end: at random": case("ends_by_chance", env=spoilt(POLE, end=at_random)),

@@ -209,7 +209,7 @@ def over_estimation(evidence):
     believed = values[which].mean()
     spread = ret.std() + .1 * np.abs(ret).mean()
     largest = max(np.abs(one.rew).max() for one in (evidence.exploring, evidence.greedy, evidence.chance))
-    if believed <= ret.mean() + 3 * spread + largest:
+    if believed <= ret.mean() + 4 * spread + largest:
         return None                                       # who is off by one reward has hardly begun
     return Finding(
         "over_estimation", f"states are valued at {believed:.4g} in the mean, and {ret.mean():.4g} came of them",
