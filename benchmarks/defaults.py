@@ -117,9 +117,9 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "quick": dict(lr=1e-3, critic_lr=1e-3, tau=.01, batch_size=256, hidden=[256, 256]),
     },
     td3={
-        "small": SMALL,
-        "noisy": dict(exploration_noise=.3),
-        "like DDPG": dict(exploration="ou", exploration_noise=.3),
+        "fresh": FRESH,
+        "small": SMALL | FRESH,
+        "noisy": FRESH | dict(exploration_noise=.3),
     },
     ddpg={
         "fresh": FRESH,

@@ -162,6 +162,4 @@ class TD3Settings:
 @register("td3")
 @dataclass(frozen=True)
 class TD3(TD3Settings, DDPG):
-    "Twin delayed DDPG (Fujimoto et al., 2018), with small fresh noise as there; for actions in a Box"
-    exploration: str = "gaussian"
-    exploration_noise: float | Schedule = .1
+    "Twin delayed DDPG (Fujimoto et al., 2018), with DDPG's noise, which finds more; for actions in a Box"
