@@ -12,6 +12,7 @@ from benchmarks.doctor_fresh import FRESH_FAULTS, FRESH_HEALTHY
 from benchmarks.doctor_more import MORE_FAULTS, MORE_HEALTHY
 from benchmarks.doctor_others import OTHER_FAULTS, OTHER_HEALTHY
 from benchmarks.doctor_sums import SUM_FAULTS, SUM_HEALTHY
+from benchmarks.doctor_worlds import WORLD_FAULTS, WORLD_HEALTHY
 from rlbench import Trainer
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
@@ -98,6 +99,20 @@ def test_nothing_is_found_in_healthy_runs_of_the_fifth_set(name):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", some(WORLD_FAULTS))
+def test_a_fault_of_the_sixth_set_is_named(name):
+    case = WORLD_FAULTS[name]
+    found = case.make().diagnose()
+    assert set(found.names[:2]) & set(case.named) and not found.failed
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", some(WORLD_HEALTHY))
+def test_nothing_is_found_in_healthy_runs_of_the_sixth_set(name):
+    assert WORLD_HEALTHY[name].make().diagnose() == []
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["dqn, Acrobot, early", "pqn, Breakout", "sarsa, WindyGrid"])
 def test_nothing_is_found_where_others_raised_an_alarm(name):
     assert OTHER_HEALTHY[name].make().diagnose() == []
@@ -127,8 +142,8 @@ def test_an_environment_that_cannot_go_back_is_looked_at_all_the_same():
 def test_names_are_those_of_the_checks():
     assert len(CHECKS) >= 20
     assert len({check.__name__ for check in CHECKS}) == len(CHECKS)
-    faults = [FAULTS, MORE_FAULTS, OTHER_FAULTS, SUM_FAULTS, FRESH_FAULTS]
-    sets = [*faults, HEALTHY, MORE_HEALTHY, OTHER_HEALTHY, SUM_HEALTHY, FRESH_HEALTHY]
+    faults = [FAULTS, MORE_FAULTS, OTHER_FAULTS, SUM_FAULTS, FRESH_FAULTS, WORLD_FAULTS]
+    sets = [*faults, HEALTHY, MORE_HEALTHY, OTHER_HEALTHY, SUM_HEALTHY, FRESH_HEALTHY, WORLD_HEALTHY]
     assert len({name for one in sets for name in one}) == sum(map(len, sets))
     named = {name for some_of_them in faults for case in some_of_them.values() for name in case.named}
     assert named <= {check.__name__ for check in CHECKS}

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['WHOSE_STEPS', 'SOON', 'MANY_STEPS', 'HIDDEN_CHECKS', 'not_a_number', 'frozen_observation', 'noisy_reward',
            'hidden_time', 'ends_by_chance', 'hidden_state', 'late_reward', 'reward_of_before', 'cut_soon', 'of_the_run',
-           'hasty_limit', 'endless_lengths', 'no_end']
+           'hasty_limit', 'endless_lengths', 'no_end', 'nothing_reached']
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #75c560b7
 import math
@@ -327,6 +327,23 @@ def no_end(evidence):
         "end episodes where the task is over, or set max_episode_steps; a task that is meant to go on for ever may",
         weight=.72, changes={})
 
+# %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #4abd4d4b
+def nothing_reached(evidence):
+    "Every step costs, most of them the least that any does, and no episode is ended by the task"
+    rew = all_rows(evidence, "rew")
+    done = of_the_run(evidence)
+    ended = all_rows(evidence, "term").any() or done.term.any()
+    least = rew.max()
+    steady = least < 0 and rew.min() < least and (rew == least).mean() > .5
+    if ended or not steady or len(done.length) < 10: return None
+    return Finding(
+        "nothing_reached", f"of {len(done.length)} episodes none was ended by the task, and no step was paid better "
+        f"than {least:.4g}",
+        "whatever is done costs the same, but for what costs even more, so there is nothing to learn but to avoid that",
+        "does reaching the goal end the episode (terminated=True), or pay; can it be reached within the limit of steps",
+        weight=.72, changes={})
+
+
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #dab4a876
 HIDDEN_CHECKS = [not_a_number, frozen_observation, noisy_reward, hidden_time, ends_by_chance, hidden_state, late_reward,
-                 reward_of_before, hasty_limit, no_end]
+                 reward_of_before, hasty_limit, no_end, nothing_reached]

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
            'unscaled_observation', 'clipped_observation', 'lasting', 'each_by_itself', 'noisy_observation',
-           'shaky_observation', 'stuck_observation', 'ends_apart', 'aliased_state', 'same_start']
+           'shaky_observation', 'stuck_observation', 'ends_apart', 'aliased_state', 'same_start', 'torn_start']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 from collections import Counter
@@ -241,10 +241,14 @@ def foreseen(key, # (n,) what is known
     return found
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #2b038112
+def keys(column):
+    "A name for each row of a column: equal rows have the same"
+    return [row.tobytes() for row in np.asarray(column)]
+
 def foreseen_by(rows, first): # rows that are followed by another of their episode
     "Share of next states that state and action foretell, and that those of the step before foretell as well"
-    step = list(zip(rows.obs.tolist(), rows.act.tolist()))
-    then = rows.next_obs[first + 1].tolist()
+    step = list(zip(keys(rows.obs), keys(rows.act)))
+    then = keys(rows.next_obs[first + 1])
     now = foreseen([step[i + 1] for i in first], then)
     both = foreseen([(step[i], step[i + 1]) for i in first], then)
     known = np.flatnonzero([one is not None for one in both])
@@ -256,7 +260,7 @@ def foreseen_by(rows, first): # rows that are followed by another of their episo
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #de64228f
 def ends_apart(evidence):
     "(steps that ended an episode, share of them whose likes went on: of the same state and action, to the same state)"
-    step = list(zip(*(all_rows(evidence, name).tolist() for name in ("obs", "act", "next_obs"))))
+    step = list(zip(*(keys(all_rows(evidence, name)) for name in ("obs", "act", "next_obs"))))
     term = all_rows(evidence, "term").astype(bool)
     going = {one for one, end in zip(step, term) if not end}
     ended = [one in going for one, end in zip(step, term) if end]
@@ -264,11 +268,12 @@ def ends_apart(evidence):
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #9b4d84ac
 def aliased_state(evidence):
-    "Of numbered states the next one is foreseen by those before and not by the present one, or ends are not foreseen"
+    "Of states that come again the next is foreseen by those before and not by the present one, or ends are not"
     rows = evidence.chance
     first = within_episodes(rows, 1) if len(rows.rew) > 1 else []
-    spaces = evidence.spec.observation_space, evidence.spec.action_space
-    numbered = all(isinstance(space, gym.spaces.Discrete) for space in spaces)
+    spec = evidence.spec
+    plain = spec.observation_space.shape is not None and len(spec.observation_space.shape) <= 1
+    numbered = plain and isinstance(spec.action_space, gym.spaces.Discrete)
     if not numbered or len(first) < 200 or "carry" in evidence.exploring:
         return None                                       # who carries something along may know
     alone, together = foreseen_by(rows, first)
@@ -302,6 +307,35 @@ def same_start(evidence):
             weight=.4, changes={})
     return None
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #90cb98a7
+def first_jumps(rows, obs, next_obs): # of one part of what is seen
+    "(D,) how far numbers move with the first step of an episode, in the median, over what they mostly move later"
+    moved = np.abs(next_obs.astype(float) - obs)
+    first = ages(rows) == 0
+    if first.sum() < 5 or (~first).sum() < 100:
+        return np.zeros(obs.shape[1])
+    usual = np.quantile(moved[~first], .99, axis=0)
+    return np.median(moved[first], axis=0) / np.maximum(usual, 1e-9)
+
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #2c3795e8
+def torn_start(evidence):
+    "The first observation of an episode does not belong to those that follow"
+    rows = evidence.chance
+    for name, seen in numbers_seen(evidence):
+        now, then = ((one[name] if name else one) for one in (rows.obs, rows.next_obs))
+        jumps = first_jumps(rows, now, then)
+        dims = np.flatnonzero(is_varied(seen, 50) & (jumps > 5))
+        if not len(dims): continue
+        return Finding(
+            "torn_start", f"dimension {told_dims(name, dims)} of the observation moves {jumps[dims].max():.3g} times "
+            "as far with the first step of an episode as it mostly does later",
+            "what is seen first is another state than the one in which the first action is taken",
+            "does reset scale, sort and cut what it shows as step does; does it show the state of the episode before",
+            weight=.8, changes={})
+    return None
+
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #acddc22f
 SIGHT_CHECKS = [dead_observation, dead_part, unscaled_observation, clipped_observation, noisy_observation,
-                shaky_observation, stuck_observation, aliased_state, same_start]
+                shaky_observation, stuck_observation, aliased_state, same_start, torn_start]

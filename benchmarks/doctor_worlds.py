@@ -1,0 +1,235 @@
+"A sixth set for benchmarks/doctor.py: what goes wrong in worlds that people make, and what only looks as if it did"
+import gymnasium as gym
+import numpy as np
+
+from benchmarks.doctor_cases import case, spoilt
+from benchmarks.doctor_fresh import ARMS, CLIFF, ICE, MOON, SMALL, SWING, wrapped
+
+POLE = "CartPole-v1"
+CAR = "MountainCar-v0"
+
+
+# ---- observations
+
+class OtherOrder(gym.Wrapper):
+    "The first observation of an episode has its numbers in another order than those that follow"
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        return obs[::-1].copy(), info
+
+
+class Drifting(gym.Wrapper):
+    "Shows everything in an episode shifted by what a die said when it began"
+
+    def __init__(self, env):
+        super().__init__(env)
+        shape = env.observation_space.shape
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, shape, np.float32)
+        self.shift = np.zeros(shape, np.float32)
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        self.shift = self.np_random.uniform(-3, 3, obs.shape).astype(np.float32)
+        return obs + self.shift, info
+
+    def step(self, action):
+        obs, *rest = self.env.step(action)
+        return obs + self.shift, *rest
+
+
+class Clocked(gym.Wrapper):
+    "Shows the number of the step as well, as it is"
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.steps = 0
+        size = env.observation_space.shape[0] + 1
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+    def shown(self, obs):
+        return np.append(obs, 10 * self.steps).astype(np.float32)
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        self.steps = 0
+        return self.shown(obs), info
+
+    def step(self, action):
+        obs, *rest = self.env.step(action)
+        self.steps += 1
+        return self.shown(obs), *rest
+
+
+class SameArray(gym.Wrapper):
+    "Gives the same array each time, with other numbers in it: allowed"
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.shown = np.zeros(env.observation_space.shape, np.float32)
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        self.shown[:] = obs
+        return self.shown, info
+
+    def step(self, action):
+        obs, *rest = self.env.step(action)
+        self.shown[:] = obs
+        return self.shown, *rest
+
+
+def whole(env, obs):
+    return np.round(obs)
+
+
+def whole_bytes(env, obs):
+    return (50 * obs).astype(np.int64).astype(np.uint8)
+
+
+# ---- actions
+
+class Sticky(gym.Wrapper):
+    "Often repeats the last action instead of taking the new one"
+    last = 0
+
+    def reset(self, **how):
+        self.last = 0
+        return self.env.reset(**how)
+
+    def step(self, action):
+        if self.np_random.random() > .6: self.last = action
+        return self.env.step(self.last)
+
+
+class Modal(gym.Wrapper):
+    "What the actions mean changes with every step"
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        return self.env.step((action + self.steps) % int(self.action_space.n))
+
+
+# ---- rewards
+
+def sign_alone(env, rew):
+    return float(np.sign(rew))
+
+
+def less_a_thousand(env, rew):
+    return rew - 1000.
+
+
+def with_fines(env, rew):
+    return rew - 5000. * (env.np_random.random() < .02)
+
+
+# ---- ends
+
+class Restless(gym.Wrapper):
+    "Begins again by itself after an end, and tells nobody"
+
+    def step(self, action):
+        obs, rew, term, trunc, info = self.env.step(action)
+        if term or trunc: obs, info = self.env.reset()
+        return obs, rew, False, False, info
+
+
+class GoesOn(gym.Wrapper):
+    "The goal ends nothing: there one stands, and pays on"
+
+    def step(self, action):
+        obs, rew, term, trunc, info = self.env.step(action)
+        return obs, rew, False, trunc, info
+
+
+class Stillborn(gym.Wrapper):
+    "Some episodes are over with their first step"
+    begun = False
+
+    def reset(self, **how):
+        self.begun = False
+        return self.env.reset(**how)
+
+    def step(self, action):
+        obs, rew, term, trunc, info = self.env.step(action)
+        first = not self.begun
+        self.begun = True
+        return obs, rew, bool(term or first and self.np_random.random() < .5), trunc, info
+
+
+WORLD_FAULTS = {
+    "first observation in another order": case("torn_start", env=wrapped(MOON, OtherOrder), steps=6000),
+    "everything shifted in each episode": case("hidden_state", "unscaled_observation", "ends_by_chance",
+                                               env=wrapped(POLE, Drifting), steps=8000),
+    "number of the step, tens of them": case("unscaled_observation", env=wrapped(ARMS, Clocked), steps=8000),
+    "cart pole: whole numbers": case("dead_observation", "hidden_state", "ends_by_chance", "stuck_observation",
+                                     "clipped_observation", "dead_part", env=spoilt(POLE, obs=whole), steps=6000),
+    "cart pole: bytes": case("unscaled_observation", "noisy_observation", env=spoilt(POLE, obs=whole_bytes, wide=True),
+                             steps=6000),
+    "actions that stick": case("replaced_actions", "late_actions", env=wrapped(POLE, Sticky), algo="dqn", steps=4000),
+    "acrobot: actions that change in turn": case("replaced_actions", "idle_actions", "turned_actions", "hidden_state",
+                                                 env=wrapped(ARMS, Modal), steps=8000),
+    "pendulum: the sign of the reward": case("same_reward", env=spoilt(SWING, reward=sign_alone), steps=8000),
+    "pendulum: a thousand less": case("large_rewards", env=spoilt(SWING, reward=less_a_thousand), algo="sac", **SMALL,
+                                      steps=1500),
+    "lunar lander: fines at random": case("noisy_reward", "large_rewards", env=spoilt(MOON, reward=with_fines),
+                                          algo="dqn", steps=5000),
+    "mountain car: the goal is never found": case("same_reward", env=lambda: gym.make(CAR), steps=8000),
+    "cart pole begins again unseen": case("no_end", "hidden_state", "ends_by_chance", "same_reward",
+                                          env=wrapped(POLE, Restless), steps=8000),
+    "cliff: the goal ends nothing": case("nothing_reached", "no_end", algo="qlearning", steps=20_000,
+                                         env=wrapped(CLIFF, GoesOn, max_episode_steps=200)),
+    "lake: over at once, now and then": case("aliased_state", "ends_by_chance", "hasty_limit", algo="sarsa", steps=6000,
+                                             env=wrapped(ICE, Stillborn)),
+    "acrobot: twenty steps": case("hasty_limit", env=lambda: gym.make(ARMS, max_episode_steps=20), algo="dqn",
+                                  steps=4000),
+}
+
+
+# ---- nothing wrong
+
+class Corridor(gym.Env):
+    "Ten places in a row; the last one pays"
+    observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = int(self.np_random.integers(5))
+        return self.shown(), {}
+
+    def shown(self):
+        return np.array([self.at / 9], np.float32)
+
+    def step(self, action):
+        self.at = max(0, self.at + (1 if action else -1))
+        there = self.at == 9
+        return self.shown(), 1. if there else -.01, there, False, {}
+
+
+def corridor():
+    return gym.wrappers.TimeLimit(Corridor(), 60)
+
+
+def stacked():
+    return gym.wrappers.FlattenObservation(gym.wrappers.FrameStackObservation(gym.make(POLE), 3))
+
+
+def rescaled():
+    return gym.wrappers.RescaleAction(gym.make(SWING), -1., 1.)
+
+
+WORLD_HEALTHY = {
+    "the same array each time": case(env=wrapped(POLE, SameArray), steps=12_000),
+    "corridor": case(env=corridor, steps=10_000),
+    "corridor, dqn": case(env=corridor, algo="dqn", steps=4000),
+    "stacked, dqn": case(env=stacked, algo="dqn", steps=6000),
+    "pendulum, forces of 1": case(env=rescaled, algo="sac", **SMALL, steps=2500),
+    "pole, paid ten": case(env=spoilt(POLE, reward=lambda env, rew: 10 * rew), steps=12_000),
+    "lake, slippery": case(env=ICE, algo="sarsa", steps=10_000),
+    "taxi": case(env="Taxi-v4", algo="qlearning", steps=40_000),
+    "lunar lander, a2c": case(env=MOON, algo="a2c", steps=12_000),
+    "blackjack": case(env="Blackjack-v1", algo="monte_carlo", steps=10_000),
+}
