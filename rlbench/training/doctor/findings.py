@@ -324,7 +324,8 @@ def pays_for_ending(evidence):
     chance = episodes_of(evidence.chance)
     if rew.max() >= 0 or len(own) < 3 or len(chance) < 3 or not own.term.all():
         return None
-    if own.length.mean() > .9 * chance.length.mean(): return None
+    if own.length.mean() > .9 * chance.length.mean() or chance.term.mean() < .5:
+        return None                                       # an end that chance does not find is a goal
     return Finding(
         "pays_for_ending", f"every step is paid less than 0, and episodes last {own.length.mean():.0f} steps, those of "
         f"chance {chance.length.mean():.0f}",

@@ -205,7 +205,8 @@ def over_estimation(evidence):
     rows = evidence.exploring if evidence.algo.on_policy else evidence.greedy      # whose values they are
     which, ret = known_returns(rows, evidence.algo.gamma)
     values = beliefs(evidence.learner.actor, rows.obs)
-    if values is None or len(which) < 20: return None
+    if values is None or len(which) < max(20, len(rows.rew) / 2):
+        return None                                       # those that were cut may have been the better ones
     believed = values[which].mean()
     spread = ret.std() + .1 * np.abs(ret).mean()
     largest = max(np.abs(one.rew).max() for one in (evidence.exploring, evidence.greedy, evidence.chance))

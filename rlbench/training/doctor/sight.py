@@ -39,6 +39,12 @@ def planes_of(evidence):
         return np.zeros(0, bool)
     return dead_planes([rows.obs for rows in all_steps(evidence)], int(np.argmin(space.shape)))
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #d46b68bf
+def stands_still(seen): # (n, D)
+    "(D,) whether a number never changes, or, beside the others, as good as never: what was divided by a bound of 1e38"
+    span = np.ptp(seen.astype(float), axis=0)
+    return span <= 1e-9 * span.max()
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #c6001a20
 def dead_observation(evidence):
     "All dimensions of an observation stand still, or of many states there is only one"
@@ -47,7 +53,7 @@ def dead_observation(evidence):
     obs = all_rows(evidence, "obs") if blank else None
     alone = [("", obs.reshape(len(obs), -1)[:, :1])] if blank else []
     for name, seen in alone or numbers_seen(evidence):
-        still = np.flatnonzero(seen.min(0) == seen.max(0))
+        still = np.flatnonzero(stands_still(seen))
         if len(still) < max(1, seen.shape[1] / 2): continue
         if name and not no_better(evidence):
             continue                                      # another part says enough
@@ -67,7 +73,7 @@ def dead_dims(evidence):
     if len(dead):
         return "plane", np.flatnonzero(dead) if .25 <= dead.mean() < 1 else []
     for name, seen in numbers_seen(evidence):
-        still = np.ptp(seen, axis=0) == 0
+        still = stands_still(seen)
         if 0 < still.mean() < .5:
             return f"dimension {name}".strip(), np.flatnonzero(still)
     return "dimension", []

@@ -102,7 +102,8 @@ def replaced_actions(evidence):
     effects = effects_after(rows, 0)
     columns = [y.astype(float) for y in all_that_followed(rows)]
     y = columns[int(effects.argmax())]
-    share = share_replaced(y, group, rows.obs.astype(float)) if effects.max() > 20 else 0.
+    told_apart = effects.max() > 20 and len(np.unique(y)) > 20    # not of what is switched on and off
+    share = share_replaced(y, group, rows.obs.astype(float)) if told_apart else 0.
     if share < .04: return None
     return Finding(
         "replaced_actions", f"in {share:.0%} of the steps what followed is what follows from another action than the "
