@@ -2,11 +2,8 @@
 import gymnasium as gym
 import numpy as np
 
-from benchmarks.doctor_cases import case, spoilt
-from benchmarks.doctor_fresh import ARMS, CLIFF, ICE, MOON, SMALL, SWING, wrapped
-
-POLE = "CartPole-v1"
-CAR = "MountainCar-v0"
+from benchmarks.doctor_cases import POLE, SWING, case, spoilt
+from benchmarks.doctor_fresh import ARMS, CLIFF, ICE, MOON, SMALL, wrapped
 
 
 # ---- observations
@@ -39,7 +36,7 @@ class Drifting(gym.Wrapper):
 
 
 class Clocked(gym.Wrapper):
-    "Shows the number of the step as well, as it is"
+    "Shows ten times the number of the step as well"
 
     def __init__(self, env):
         super().__init__(env)
@@ -137,7 +134,7 @@ class Restless(gym.Wrapper):
 
 
 class GoesOn(gym.Wrapper):
-    "The goal ends nothing: there one stands, and pays on"
+    "The goal ends nothing: one goes on paying for every step"
 
     def step(self, action):
         obs, rew, term, trunc, info = self.env.step(action)
@@ -176,7 +173,7 @@ WORLD_FAULTS = {
                                       steps=1500),
     "lunar lander: fines at random": case("noisy_reward", "large_rewards", env=spoilt(MOON, reward=with_fines),
                                           algo="dqn", steps=5000),
-    "mountain car: the goal is never found": case("same_reward", env=lambda: gym.make(CAR), steps=8000),
+    "mountain car: the goal is never found": case("same_reward", env=lambda: gym.make("MountainCar-v0"), steps=8000),
     "cart pole begins again unseen": case("no_end", "hidden_state", "ends_by_chance", "same_reward",
                                           env=wrapped(POLE, Restless), steps=8000),
     "cliff: the goal ends nothing": case("nothing_reached", "no_end", algo="qlearning", steps=20_000,
