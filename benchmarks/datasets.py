@@ -2,18 +2,23 @@
 
     python benchmarks/datasets.py [NAME ...] [--folder FOLDER]
 
-Rules of one line play, most of them with noise of their own, in environments side by side; each player fills the same
-number of rows. Nothing large is kept here: a file is made in the folder that is named, and is read from there the next
-time. What stands here is a hash of every column. The last bit of a sine differs between kinds of processors, so where
-the hash is another one, the rows must at least tell the same: how many episodes, and what they returned.
+Rules of a few lines play, most of them with noise of their own, in environments side by side; each player fills the
+same number of rows. Nothing large is kept here: a file is made in the folder that is named, and is read from there the
+next time. What stands here is a hash of every column. The last bit of a sine differs between kinds of processors, so
+where the hash is another one, the rows must at least tell the same: how many episodes, and what they returned.
 """
 import argparse
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from gymnasium.spaces import Box
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import dataset_rules as rules
 from rlbench.buffers.datasets import digest, load_ring, returns_in, save_ring
 from rlbench.buffers.ring import Ring
 from rlbench.core.batch import Batch
@@ -21,38 +26,6 @@ from rlbench.envs.find import make
 
 HOME = Path.home() / ".cache" / "rlbench"
 ALIKE = .05             # share by which returns may differ where the last bits do
-
-
-# ---- rules: observations (N, ...) -> actions (N, ...)
-
-def balance(obs):
-    "Push right (1) where the pole leans, moves or drifts to the right: it never falls"
-    place, speed, angle, turning = obs.T
-    return (angle + .4 * turning + .05 * speed + .02 * place > 0).astype(np.int64)
-
-def stumble(obs):
-    "Push where the pole leans, however it moves: it falls after some forty steps"
-    return (obs[:, 2] > 0).astype(np.int64)
-
-def topple(obs):
-    "Push away from where the pole leans: it falls at once"
-    return 1 - stumble(obs)
-
-def swing_up(obs):
-    "Torque that feeds the swing until it reaches the top, and there holds it"
-    cos, sin, speed = obs.T
-    missing = 5 - (speed**2 / 6 + 5 * cos)                # energy, to stand at the top
-    pump = np.sign(speed) * 2 * np.clip(2 * missing, -1, 1)
-    hold = -16 * np.arctan2(sin, cos) - 4 * speed
-    return np.where((cos > .8) & (sin > -.6) & (sin < .6), hold, pump).clip(-2, 2)[:, None]
-
-def sag(obs):
-    "Torque against all motion: it comes to rest where it hangs"
-    return (-obs[:, 2:]).clip(-2, 2)
-
-def rest(obs):
-    "No torque"
-    return np.zeros((len(obs), 1))
 
 
 # ---- players and data sets
@@ -74,23 +47,25 @@ class Recipe:
     told: tuple         # episodes that ended, their mean return
 
 
-def of_two(rng, chosen, noise):
-    "Actions 0 or 1 with noise (N,), and log-probabilities"
-    act = np.where(rng.random(len(chosen)) < noise, rng.integers(2, size=len(chosen)), chosen)
-    return act, np.log(noise / 2 + (1 - noise) * (act == chosen), dtype=np.float32)
+def choices(rng, chosen, noise, count):
+    "Actions out of so many, any of them with probability noise (N,), and log-probabilities"
+    act = np.where(rng.random(len(chosen)) < noise, rng.integers(count, size=len(chosen)), chosen)
+    return act, np.log(noise / count + (1 - noise) * (act == chosen), dtype=np.float32)
 
 
-def torques(rng, chosen, noise):
-    "Torques with noise (N,) inside their box"
-    return (chosen + noise[:, None] * rng.standard_normal(chosen.shape)).clip(-2, 2).astype(np.float32)
+def numbers(rng, chosen, noise, box):
+    "Actions with noise (N,) inside their box"
+    noisy = chosen + noise[:, None] * rng.standard_normal(chosen.shape)
+    return noisy.clip(box.low, box.high).astype(np.float32)
 
 
-def acted(rng, players, obs):
+def acted(rng, players, space, obs):
     "What each player does in its environment, as columns"
     chosen = np.concatenate([player.rule(obs[i:i + 1]) for i, player in enumerate(players)])
     noise = np.array([player.noise for player in players])
-    if chosen.ndim > 1: return Batch(act=torques(rng, chosen, noise))
-    act, logp = of_two(rng, chosen, noise)
+    if isinstance(space, Box):
+        return Batch(act=numbers(rng, chosen, noise, space))
+    act, logp = choices(rng, chosen, noise, space.n)
     return Batch(act=act, logp=logp)
 
 
@@ -101,7 +76,7 @@ def played(recipe):
     obs = env.reset(0)["agent"]
     ring = Ring(recipe.steps, len(recipe.players))
     while ring.sizes.min() < recipe.steps:
-        did = acted(rng, recipe.players, obs)
+        did = acted(rng, recipe.players, env.single.action_space, obs)
         step = env.step(dict(agent=did.act))["agent"]
         paid = dict(rew=step.rew, term=step.term, trunc=step.trunc, next_obs=step.next_obs)
         ring.add(Batch(obs=obs, **did, **paid), step.valid)
@@ -109,17 +84,38 @@ def played(recipe):
     return ring
 
 
-EXPERT = Player(balance)
-CLUMSY = (Player(balance, .2), Player(balance, .4), Player(stumble, .1), Player(stumble, .3), Player(stumble, .1),
-          Player(topple, .1), Player(topple, .3), Player(balance, 1.))
-SWINGING = (Player(swing_up, .5), Player(sag, .5), Player(rest, 1.), Player(swing_up, 1.), Player(rest, 2.))
+def by(rule, *noise):
+    "Players of one rule, each with noise of its own"
+    return tuple(Player(rule, share) for share in noise)
+
+
+CLUMSY = by(rules.balance, .2, .4) + by(rules.stumble, .1, .3, .1) + by(rules.topple, .1, .3) + by(rules.balance, 1.)
+SWINGING = by(rules.swing_up, .5) + by(rules.sag, .5) + by(rules.rest, 1.) + by(rules.swing_up, 1.) + by(rules.rest, 2.)
+PUMPING = by(rules.pump, .2, .5, .8, 1., 1.) + by(rules.coast, .3, .6, 1.)
+ROCKING = by(rules.rock, .1, .3, .5, .8, 1.) + by(rules.coast, .2, .5, 1.)
+PUSHING = by(rules.rock_hard, .5, 1., 2., 3.) + by(rules.rest, .5, 1., 2., 3.)
+FLYING = by(rules.land, .1, .3, .5, .8, 1.) + by(rules.drop, .2, .5, .8)
+GLIDING = by(rules.land_softly, .2, .5, 1., 2.) + by(rules.drop_softly, .3, .6, 1., 2.)
+EXACT = 10 * (0.,)      # no noise, ten times
 RECIPES = {
-    "cartpole-expert": Recipe("CartPole-v1", 10 * (EXPERT,), 500, "f4f94c1f3dda50b3", (10, 500.0)),
+    "cartpole-expert": Recipe("CartPole-v1", by(rules.balance, *EXACT), 500, "f4f94c1f3dda50b3", (10, 500.0)),
     "cartpole-mixed": Recipe("CartPole-v1", CLUMSY, 2500, "b25185aeabf35fb4", (763, 24.59)),
-    "cartpole-random": Recipe("CartPole-v1", 10 * (Player(balance, 1.),), 1000, "f1941422dfeecace", (459, 21.3)),
-    "pendulum-expert": Recipe("Pendulum-v1", 10 * (Player(swing_up),), 1000, "93502a63af29cf61", (50, -161.87)),
+    "cartpole-random": Recipe("CartPole-v1", 10 * by(rules.balance, 1.), 1000, "f1941422dfeecace", (459, 21.3)),
+    "pendulum-expert": Recipe("Pendulum-v1", by(rules.swing_up, *EXACT), 1000, "93502a63af29cf61", (50, -161.87)),
     "pendulum-mixed": Recipe("Pendulum-v1", 2 * SWINGING, 2000, "5661a32911bf879e", (100, -928.07)),
-    "pendulum-random": Recipe("Pendulum-v1", 10 * (Player(rest, 2.),), 1000, "6e884e3106f1252e", (50, -1244.43)),
+    "pendulum-random": Recipe("Pendulum-v1", 10 * by(rules.rest, 2.), 1000, "6e884e3106f1252e", (50, -1244.43)),
+    "acrobot-expert": Recipe("Acrobot-v1", by(rules.pump, *EXACT), 500, "7c2ddcd4540d3349", (52, -86.21)),
+    "acrobot-mixed": Recipe("Acrobot-v1", PUMPING, 2500, "d1f322ebcb333bc4", (71, -276.37)),
+    "mountaincar-expert": Recipe("MountainCar-v0", by(rules.rock, *EXACT), 500, "4f8e318c1eb7be17", (40, -119.97)),
+    "mountaincar-mixed": Recipe("MountainCar-v0", ROCKING, 2500, "7dcf863b5b2747b4", (106, -181.01)),
+    "lander-expert": Recipe("LunarLander-v3", by(rules.land, *EXACT), 500, "5ba455843cfa949f", (19, 243.51)),
+    "lander-mixed": Recipe("LunarLander-v3", FLYING, 2500, "63aaa783798784ec", (192, -97.56)),
+    "mountaincar-continuous-expert": Recipe("MountainCarContinuous-v0", by(rules.rock_hard, *EXACT),
+                                            500, "44f2b94ee7a2259c", (40, 89.38)),
+    "mountaincar-continuous-mixed": Recipe("MountainCarContinuous-v0", PUSHING, 2500, "3c51121714a6c3a4", (73, 72.67)),
+    "lander-continuous-expert": Recipe("LunarLanderContinuous-v3", by(rules.land_softly, *EXACT),
+                                       500, "00f7710a75a41b90", (20, 283.68)),
+    "lander-continuous-mixed": Recipe("LunarLanderContinuous-v3", GLIDING, 2500, "ee1fd9377ed2374f", (123, -160.08)),
 }
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.defaults_tasks import CANDIDATES, KINDS, SETS, STEPS, WORLDS
 from benchmarks.learning import as_lines, measure, put, train
 from benchmarks.learning_page import line
 from benchmarks.learning_tasks import Task
@@ -25,115 +26,6 @@ KEPT = RESULTS / "defaults.json"
 FIRST = 100                                        # of the seeds
 LOOKS = 5                                          # at the policy on the way
 FINAL = 50                                         # episodes at the end
-WORLDS = {                                         # what chance returns, and what is good
-    "CartPole-v1": (22, 500),
-    "Acrobot-v1": (-500, -80),
-    "LunarLander-v3": (-170, 250),
-    "Pendulum-v1": (-1240, -150),
-    "MountainCarContinuous-v0": (-33, 94),
-    "LunarLanderContinuous-v3": (-170, 250),
-    "MinAtar/Breakout-v1": (.4, 10),
-}
-CHOICES = ("CartPole-v1", "Acrobot-v1", "LunarLander-v3", "MinAtar/Breakout-v1")
-BOXES = ("Pendulum-v1", "MountainCarContinuous-v0")
-BOTH = CHOICES + BOXES
-ROLLOUTS = dict(zip(BOTH, (40_000, 40_000, 150_000, 60_000, 40_000, 20_000)))
-SHORT = dict(zip(BOTH, (40_000, 40_000, 80_000, 20_000, 40_000, 20_000)))
-REPLAYS = dict(zip(CHOICES, (20_000, 20_000, 50_000, 30_000)))
-SLOW = dict(zip(CHOICES, (20_000, 20_000, 30_000, 10_000)))
-ACTIONS = {"Pendulum-v1": 5_000, "MountainCarContinuous-v0": 5_000, "LunarLanderContinuous-v3": 10_000}
-STEPS = dict(                                      # of the environment, at most 6 CPU minutes a candidate
-    ppo=ROLLOUTS,
-    a2c=SHORT,
-    trpo=SHORT,
-    impala=SHORT,
-    reinforce=SHORT,
-    pqn=dict(zip(CHOICES, (80_000, 80_000, 150_000, 60_000))),
-    dqn=REPLAYS,
-    c51=SLOW,
-    qr_dqn=SLOW,
-    iqn=SLOW,
-    rainbow=SLOW,
-    stream_q=dict(zip(CHOICES, (20_000, 20_000, 20_000, 5_000))),
-    stream_ac=dict(zip(BOTH, (20_000, 20_000, 20_000, 5_000, 20_000, 20_000))),
-    sac=dict.fromkeys(BOXES, 5_000) | dict.fromkeys(CHOICES, 4_000),
-    td3=ACTIONS,
-    ddpg=ACTIONS,
-    tqc=ACTIONS,
-    crossq=ACTIONS,
-)
-SB3_DQN = dict(n_step=1, lr=1e-4, train_freq=4, gradient_steps=1, target_update_interval=10_000)
-SMALL = dict(hidden=[64, 64], batch_size=128)
-UNSCALED = dict(normalize_reward=False)
-FRESH = dict(exploration="gaussian", exploration_noise=.1)
-CANDIDATES = dict(                                 # beside the defaults as they stand
-    ppo={
-        "short": dict(n_steps=128, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.95, ent_coef=0., **UNSCALED),
-        "CleanRL": dict(n_steps=128, n_epochs=4, batch_size=256, lr=1e-3, gae_lambda=.95, ent_coef=.01, **UNSCALED),
-        "SB3": dict(n_steps=256, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.95, ent_coef=0., **UNSCALED),
-        "middle": dict(n_steps=256, n_epochs=10, batch_size=128, lr=6e-4, gae_lambda=.95, ent_coef=.01, **UNSCALED),
-        "long": dict(n_steps=512, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.98, ent_coef=.01, **UNSCALED),
-        "unscaled": UNSCALED,
-    },
-    a2c={
-        "no entropy": dict(ent_coef=0.),
-        "long": dict(n_steps=16, gae_lambda=.95),
-        "scaled": dict(normalize_reward=True),
-        "even": dict(normalize_advantage=True),
-        "even, scaled": dict(normalize_advantage=True, normalize_reward=True),
-        "even, long, scaled": dict(n_steps=16, gae_lambda=.95, normalize_advantage=True, normalize_reward=True),
-    },
-    trpo={
-        "SB3": dict(n_steps=256, **UNSCALED),
-        "bold": dict(n_steps=128, target_kl=.02, **UNSCALED),
-        "unscaled": UNSCALED,
-        "SB3, scaled": dict(n_steps=256),
-    },
-    impala={
-        "no entropy": dict(ent_coef=0.),
-        "RLlib": dict(n_steps=50, lr=5e-4),
-        "middle": dict(n_steps=20, lr=7e-4),
-        "scaled": dict(normalize_reward=True),
-        "RLlib, scaled": dict(n_steps=50, lr=5e-4, normalize_reward=True),
-        "even, scaled": dict(normalize_advantage=True, normalize_reward=True),
-    },
-    reinforce={
-        "steep": dict(lr=.01),
-        "few": dict(n_episodes=2),
-    },
-    pqn={
-        "CleanRL": dict(num_envs=4, n_steps=128, lr=2.5e-4, batch_size=128),
-        "steep": dict(lr=1e-3),
-    },
-    dqn={"SB3": SB3_DQN},
-    c51={"CleanRL": dict(n_step=1, lr=2.5e-4, train_freq=10, gradient_steps=1, target_update_interval=500)},
-    qr_dqn={"SB3": SB3_DQN | dict(lr=5e-5, quantiles=200)},
-    iqn={"many": dict(samples=32)},
-    rainbow={"without noise": dict(noisy=False)},
-    stream_q={"intentional": dict(step_rule="intentional")},
-    stream_ac={"bounded": dict(step_rule="obgd")},
-    sac={
-        "small": dict(lr=3e-4, critic_lr=1e-3, **SMALL),
-        "quick": dict(lr=1e-3, critic_lr=1e-3, tau=.01, batch_size=256, hidden=[256, 256]),
-    },
-    td3={
-        "fresh": FRESH,
-        "small": SMALL | FRESH,
-        "noisy": FRESH | dict(exploration_noise=.3),
-    },
-    ddpg={
-        "fresh": FRESH,
-        "small": SMALL | FRESH,
-    },
-    tqc={
-        "small": SMALL,
-        "steep": dict(lr=1e-3),
-    },
-    crossq={
-        "small": SMALL | dict(critic_hidden=[128, 128]),
-        "steep": dict(lr=1e-3),
-    },
-)
 
 
 def whole(algo, settings):
@@ -159,9 +51,14 @@ def candidates_of(algo):
     return {"as it stands": {}} | CANDIDATES[algo]
 
 
+def set_for(algo, env):
+    "Name of the data set that is given; None where there is none"
+    return f"{SETS[env]}-{KINDS[algo]}" if algo in KINDS else None
+
+
 def trials(algo):
     "Every candidate on every task"
-    return [Trial(env, algo, steps, WORLDS[env][1], "", settings, candidate=name)
+    return [Trial(env, algo, steps, WORLDS[env][1], "", settings, memory=set_for(algo, env), candidate=name)
             for name, settings in candidates_of(algo).items() for env, steps in STEPS[algo].items()]
 
 
@@ -229,6 +126,12 @@ def told(settings):
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 
+def head_of(env, steps):
+    "Head of a column: the task and its steps, if there are any"
+    name = env.partition("/")[2] or env
+    return f"{name} {steps // 1000}k" if steps else name
+
+
 def table(algo, kept):
     "The lines of an algorithm; none where nothing was measured"
     found = {}
@@ -236,11 +139,18 @@ def table(algo, kept):
         found[name] = candidate_line(algo, name, kept)
     rows = sum(found.values(), [])
     if not rows: return []
-    heads = [f"{env.partition('/')[2] or env} {count // 1000}k" for env, count in STEPS[algo].items()]
+    heads = [head_of(env, count) for env, count in STEPS[algo].items()]
     head = line(["candidate", *heads, "CPU min a seed", "worth"])
     others = [f"* {name}: `{told(settings)}`" for name, settings in CANDIDATES[algo].items() if found[name]]
     stands = f"As it stands: `{told(whole(algo, {}))}`; of the others:"
     return [f"## {algo}", "", head, line(["---"] * (len(heads) + 3)), *rows, "", stands, "", *others, ""]
+
+
+def told_sets():
+    "Which kind of data set each algorithm is given"
+    found = {}
+    for algo, kind in KINDS.items(): found.setdefault(kind, []).append(algo)
+    return "; ".join(f"{kind} for {', '.join(algos)}" for kind, algos in found.items())
 
 
 def page(kept):
@@ -255,6 +165,7 @@ def page(kept):
         "A return counts from 0, that of chance, to 1, a good one:",
         f"{'; '.join(ends)}.",
         "*Worth* is the mean over the tasks.",
+        f"Given data: {told_sets()} (datasets.py).",
         "",
     ]
     tables = [text for algo in STEPS for text in table(algo, kept)]

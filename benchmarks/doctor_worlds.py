@@ -5,6 +5,8 @@ import numpy as np
 from benchmarks.doctor_cases import POLE, SWING, case, spoilt
 from benchmarks.doctor_fresh import ARMS, CLIFF, ICE, MOON, SMALL, wrapped
 
+GLIDE = "LunarLanderContinuous-v3"
+
 
 # ---- observations
 
@@ -84,6 +86,10 @@ def whole_bytes(env, obs):
     return (50 * obs).astype(np.int64).astype(np.uint8)
 
 
+def speed_twice(env, obs):
+    return obs[[0, 1, 1, 3]]
+
+
 # ---- actions
 
 class Sticky(gym.Wrapper):
@@ -108,6 +114,21 @@ class Modal(gym.Wrapper):
         return self.env.step((action + self.steps) % int(self.action_space.n))
 
 
+def first_alone(env, action):
+    return np.array([action[0], 0], np.float32)
+
+
+def left_for_right(env, action):
+    return 1 if action == 3 else action
+
+
+class Fare(gym.ObservationWrapper):
+    "Shows a taxi without its passenger"
+
+    def observation(self, obs):
+        return obs // 20 * 20 + obs % 4
+
+
 # ---- rewards
 
 def sign_alone(env, rew):
@@ -116,6 +137,14 @@ def sign_alone(env, rew):
 
 def less_a_thousand(env, rew):
     return rew - 1000.
+
+
+def at_least_minus_two(env, rew):
+    return max(rew, -2.)
+
+
+def with_a_die(env, rew):
+    return rew + 20 * env.np_random.normal()
 
 
 def with_fines(env, rew):
@@ -139,6 +168,20 @@ class GoesOn(gym.Wrapper):
     def step(self, action):
         obs, rew, term, trunc, info = self.env.step(action)
         return obs, rew, False, trunc, info
+
+
+class Summed(gym.Wrapper):
+    "Pays all of an episode with its last step"
+    owed = 0.
+
+    def reset(self, **how):
+        self.owed = 0.
+        return self.env.reset(**how)
+
+    def step(self, action):
+        obs, rew, term, trunc, info = self.env.step(action)
+        self.owed += rew
+        return obs, self.owed if term or trunc else 0., term, trunc, info
 
 
 class Stillborn(gym.Wrapper):
@@ -180,6 +223,16 @@ WORLD_FAULTS = {
                                          env=wrapped(CLIFF, GoesOn, max_episode_steps=200)),
     "lake: over at once, now and then": case("aliased_state", "ends_by_chance", "hasty_limit", algo="sarsa", steps=6000,
                                              env=wrapped(ICE, Stillborn)),
+    "taxi: paid by a die as well": case("noisy_reward", env=spoilt("Taxi-v4", reward=with_a_die), algo="qlearning",
+                                        steps=20_000),
+    "pendulum: rewards end at -2": case("clipped_reward", env=spoilt(SWING, reward=at_least_minus_two), steps=8000),
+    "cart pole: its speed twice": case("copied_part", "hidden_state", env=spoilt(POLE, obs=speed_twice), steps=8000),
+    "lunar lander: no second number": case("idle_number", env=spoilt(GLIDE, act=first_alone), algo="sac", **SMALL,
+                                           steps=3000),
+    "lunar lander: left for right": case("twin_actions", env=spoilt(MOON, act=left_for_right), steps=8000),
+    "lunar lander: paid at the end": case("late_reward", env=wrapped(MOON, Summed), steps=8000),
+    "taxi: no passenger is shown": case("aliased_state", env=wrapped("Taxi-v4", Fare), algo="qlearning", steps=20_000),
+    "lake: the last outcome alone": case("last_alone", env=ICE, algo="qlearning", lr=1., steps=10_000),
     "acrobot: twenty steps": case("hasty_limit", env=lambda: gym.make(ARMS, max_episode_steps=20), algo="dqn",
                                   steps=4000),
 }
@@ -228,5 +281,9 @@ WORLD_HEALTHY = {
     "lake, slippery": case(env=ICE, algo="sarsa", steps=10_000),
     "taxi": case(env="Taxi-v4", algo="qlearning", steps=40_000),
     "lunar lander, a2c": case(env=MOON, algo="a2c", steps=12_000),
+    "car rental": case(env="rlbench/CarRental-v0", algo="qlearning", steps=10_000),
+    "mountain car with forces": case(env="MountainCarContinuous-v0", algo="td3", preset="tuned", steps=4000),
+    "lunar lander with forces": case(env=GLIDE, algo="sac", **SMALL, steps=3000),
+    "cliff, each outcome whole": case(env="rlbench/CliffWalk-v0", algo="qlearning", lr=1., steps=20_000),
     "blackjack": case(env="Blackjack-v1", algo="monte_carlo", steps=10_000),
 }

@@ -4,10 +4,12 @@
 
 # %% auto #0
 __all__ = ['HARDLY_BEGUN', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 'only_fines', 'fines_alone', 'same_reward', 'rare_reward',
-           'large_rewards', 'small_rewards', 'idle_actions', 'limit_as_end', 'end_as_limit', 'pays_for_ending']
+           'large_rewards', 'small_rewards', 'pile_at', 'freely_paid', 'clipped_reward', 'idle_actions', 'limit_as_end',
+           'end_as_limit', 'pays_for_ending']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import gymnasium as gym
 import numpy as np
@@ -180,6 +182,36 @@ def small_rewards(evidence):
         weight=.7, changes=scaled_rewards(evidence),
         numbers={"reward": all_rows(evidence, "rew")})
 
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #70105013
+def pile_at(rew, end):
+    "Share of rewards that are at an end of their range; 0 where none lies close beside it, or where it is 0"
+    near = np.abs(rew - end) < .1 * np.ptp(rew)
+    if end == 0 or len(np.unique(rew[near])) < 6: return 0.
+    return float((rew == end).mean())
+
+def freely_paid(evidence):
+    "Rewards of chance for actions inside their box: those at a bound are one action, and may be paid alike"
+    rows = evidence.chance
+    space = evidence.spec.action_space
+    if not isinstance(space, gym.spaces.Box): return rows.rew
+    inside = (rows.act > space.low) & (rows.act < space.high)
+    return rows.rew[inside.reshape(len(inside), -1).all(1)]
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #812d531c
+def clipped_reward(evidence):
+    "Many rewards are the smallest or the largest there is, and others come close"
+    rew = freely_paid(evidence)
+    if not len(rew): return None
+    piles = {end: pile_at(rew, end) for end in (rew.min(), rew.max())}
+    end, share = max(piles.items(), key=itemgetter(1))
+    if share < .1: return None
+    return Finding(
+        "clipped_reward", f"{share:.0%} of the rewards of chance are {end:.4g}, and none lies beyond",
+        "what is cut off is not told apart: there is nothing to climb where it begins",
+        "is the reward clipped; divide it instead, or clip at a value that is hardly ever reached",
+        weight=.6, changes={},
+        numbers={"reward": rew})
+
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #c12fbc17
 def numbers_seen(evidence):
     "(name, (n, D) numbers) of each part of the observations that is a vector"
@@ -335,5 +367,5 @@ def pays_for_ending(evidence):
         numbers={"steps, greedy": own.length, "steps, chance": chance.length})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #e1130c01
-TASK_CHECKS = [same_reward, rare_reward, large_rewards, small_rewards, idle_actions, limit_as_end, end_as_limit,
-               pays_for_ending]
+TASK_CHECKS = [same_reward, rare_reward, large_rewards, small_rewards, clipped_reward, idle_actions, limit_as_end,
+               end_as_limit, pays_for_ending]

@@ -4,13 +4,14 @@
 
 # %% auto #0
 __all__ = ['LEARNING_PARTS', 'LEARNING_CHECKS', 'no_updates', 'standing_still', 'has_learned', 'at_first_rollout',
-           'untouched_weights', 'strange_rate', 'short_sight', 'past_the_end', 'impossible_values', 'over_estimation',
-           'blind_critic', 'short_memory', 'stale_target']
+           'untouched_weights', 'strange_rate', 'outcomes_differ', 'last_alone', 'short_sight', 'past_the_end',
+           'impossible_values', 'over_estimation', 'blind_critic', 'short_memory', 'stale_target']
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #1255c175
 import math
 from dataclasses import fields
 
+import gymnasium as gym
 import numpy as np
 import torch
 
@@ -119,6 +120,30 @@ def strange_rate(evidence):
         "too large a step throws away what was learned before, too small a one learns nothing in the time there is",
         f"go back to {name}={default_of(evidence.algo, name)}",
         weight=.8, changes=back_to_default(evidence, *strange))
+
+# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #ccad3dea
+def outcomes_differ(rows):
+    "Share of steps from numbered states whose likes, from the same state by the same action, led elsewhere"
+    _, kind = np.unique(np.column_stack([rows.obs, rows.act]), axis=0, return_inverse=True)
+    kind = kind.ravel()
+    led = np.unique(np.column_stack([kind, rows.next_obs]), axis=0)[:, 0]
+    return float((np.bincount(led)[kind] > 1).mean())
+
+# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #f29ea180
+def last_alone(evidence):
+    "A table takes over each outcome whole, and outcomes differ"
+    rate = getattr(evidence.algo, "lr", None)
+    numbered = isinstance(evidence.spec.observation_space, gym.spaces.Discrete)
+    if not evidence.algo.update or not numbered or not isinstance(rate, (int, float)) or rate < .9:
+        return None
+    share = outcomes_differ(evidence.chance)
+    if share < .2: return None
+    return Finding(
+        "last_alone", f"with lr = {rate:g} a value forgets all but the last outcome, and {share:.0%} of the steps had "
+        "others like them that led elsewhere",
+        "a value should be the mean of what may come, and jumps with each step instead",
+        f"go back to lr={default_of(evidence.algo, 'lr')}, or let it fall",
+        weight=.8, changes=back_to_default(evidence, "lr"))
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #9f4ce40b
 def short_sight(evidence):
@@ -271,5 +296,5 @@ def stale_target(evidence):
         weight=.7, changes=back_to_default(evidence, "target_update_interval", "tau"))
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #cc0d6dc3
-LEARNING_CHECKS = [no_updates, standing_still, untouched_weights, strange_rate, short_sight, past_the_end,
+LEARNING_CHECKS = [no_updates, standing_still, untouched_weights, strange_rate, last_alone, short_sight, past_the_end,
                    impossible_values, over_estimation, blind_critic, short_memory, stale_target]

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
-           'unscaled_observation', 'clipped_observation', 'lasting', 'each_by_itself', 'noisy_observation',
-           'shaky_observation', 'stuck_observation', 'ends_apart', 'aliased_state', 'same_start', 'torn_start']
+           'unscaled_observation', 'is_varied', 'stands_at_ends', 'clipped_observation', 'copied_dims', 'copied_part',
+           'lasting', 'each_by_itself', 'noisy_observation', 'shaky_observation', 'stuck_observation', 'ends_apart',
+           'paid_apart', 'looks_alike', 'aliased_state', 'same_start', 'torn_start']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 from collections import Counter
@@ -157,6 +158,31 @@ def clipped_observation(evidence):
             numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
     return None
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #251c7a90
+def copied_dims(seen): # (n, D)
+    "[(number, the earlier one that it equals in every row), …] of those that vary"
+    first = {}
+    copied = []
+    for dim in np.flatnonzero(is_varied(seen, 50)).tolist():
+        known = first.setdefault(seen[:, dim].tobytes(), dim)
+        if known != dim: copied.append((dim, known))
+    return copied
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #a535a52e
+def copied_part(evidence):
+    "A number of the observation is always the same as another"
+    for name, seen in numbers_seen(evidence):
+        copied = copied_dims(seen)
+        if not copied: continue
+        dim, known = copied[0]
+        return Finding(
+            "copied_part", f"dimension {told_dims(name, [dim])} of the observation is dimension {known} once more, in "
+            f"all {len(seen):,} steps",
+            "one of them says nothing, and what it should show instead, a policy has to do without",
+            "is a column filled from the wrong place; where both are meant, leave one out",
+            weight=.6 if no_better(evidence) else .4, changes={})
+    return None
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #c813d3ac
 def lasting(evidence):
     "(name, (n, D) numbers, correlation with what they were a step before) of each part of what is seen; of 200 steps"
@@ -272,9 +298,33 @@ def ends_apart(evidence):
     ended = [one in going for one, end in zip(step, term) if end]
     return len(ended), float(np.mean(ended or [0]))
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #5747326c
+def paid_apart(rows):
+    "How many steps on the way have likes that were paid otherwise, where only a few amounts are paid at all"
+    if len(np.unique(rows.rew)) > 5 or np.array_equal(rows.obs, rows.next_obs):
+        return 0
+    on = ~rows.term                                       # an end may pay by chance
+    step = list(zip(*(keys(rows[name][on]) for name in ("obs", "act", "next_obs"))))
+    pays = {}
+    for one, rew in zip(step, rows.rew[on].tolist()):
+        pays.setdefault(one, set()).add(rew)
+    return sum(len(pays[one]) > 1 for one in step)
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #d6805a19
+def looks_alike(evidence):
+    "What shows that steps look the same that differ, in words; nothing where all is well"
+    ends, apart = ends_apart(evidence)
+    if ends >= 10 and apart >= .3:
+        return (f"of {ends:,} steps that ended an episode {apart:.0%} have others beside them that went on, from the "
+                "same state by the same action to the same state")
+    paid = paid_apart(evidence.chance)
+    if paid < 5: return ""
+    return (f"{paid:,} steps have others beside them that were paid otherwise, from the same state by the "
+            "same action to the same state")
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #9b4d84ac
 def aliased_state(evidence):
-    "Of states that come again the next is foreseen by those before and not by the present one, or ends are not"
+    "Of states that come again the next is foreseen by those before and not by the present one, or ends or pay are not"
     rows = evidence.chance
     first = within_episodes(rows, 1) if len(rows.rew) > 1 else []
     spec = evidence.spec
@@ -283,13 +333,10 @@ def aliased_state(evidence):
     if not numbered or len(first) < 200 or "carry" in evidence.exploring:
         return None                                       # who carries something along may know
     alone, together = foreseen_by(rows, first)
-    ends, apart = ends_apart(evidence)
     told = (f"state and action foretell the next state in {alone:.0%} of the steps, and together with those of the "
             f"step before in {together:.0%}")
-    if alone > .8 or together < alone + .2:
-        if ends < 10 or apart < .3: return None
-        told = (f"of {ends:,} steps that ended an episode {apart:.0%} have others beside them that went on, from the "
-                "same state by the same action to the same state")
+    if alone > .8 or together < alone + .2: told = looks_alike(evidence)
+    if not told: return None
     return Finding(
         "aliased_state", told,
         "states look the same that differ, or each is shown a step late, so no table can be right",
@@ -343,5 +390,5 @@ def torn_start(evidence):
 
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #acddc22f
-SIGHT_CHECKS = [dead_observation, dead_part, unscaled_observation, clipped_observation, noisy_observation,
+SIGHT_CHECKS = [dead_observation, dead_part, copied_part, unscaled_observation, clipped_observation, noisy_observation,
                 shaky_observation, stuck_observation, aliased_state, same_start, torn_start]

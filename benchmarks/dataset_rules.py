@@ -1,0 +1,99 @@
+"Rules of one line or a few that play well or badly: observations (N, ...) -> actions (N, ...)"
+import numpy as np
+
+
+# ---- CartPole
+
+def balance(obs):
+    "Push right (1) where the pole leans, moves or drifts to the right: it never falls"
+    place, speed, angle, turning = obs.T
+    return (angle + .4 * turning + .05 * speed + .02 * place > 0).astype(np.int64)
+
+
+def stumble(obs):
+    "Push where the pole leans, however it moves: it falls after some forty steps"
+    return (obs[:, 2] > 0).astype(np.int64)
+
+
+def topple(obs):
+    "Push away from where the pole leans: it falls at once"
+    return 1 - stumble(obs)
+
+
+# ---- Pendulum
+
+def swing_up(obs):
+    "Torque that feeds the swing until it reaches the top, and there holds it"
+    cos, sin, speed = obs.T
+    missing = 5 - (speed**2 / 6 + 5 * cos)                # energy, to stand at the top
+    pump = np.sign(speed) * 2 * np.clip(2 * missing, -1, 1)
+    hold = -16 * np.arctan2(sin, cos) - 4 * speed
+    return np.where((cos > .8) & (sin > -.6) & (sin < .6), hold, pump).clip(-2, 2)[:, None]
+
+
+def sag(obs):
+    "Torque against all motion: it comes to rest where it hangs"
+    return (-obs[:, 2:]).clip(-2, 2)
+
+
+def rest(obs):
+    "No torque"
+    return np.zeros((len(obs), 1))
+
+
+# ---- Acrobot and MountainCar
+
+def pump(obs):
+    "Torque along the turn of the joint: whatever it does adds to the swing"
+    return 1 + np.sign(obs[:, 5]).astype(np.int64)
+
+
+def coast(obs):
+    "Neither left nor right"
+    return np.ones(len(obs), np.int64)
+
+
+def rock(obs):
+    "Push the way the car rolls"
+    return np.where(obs[:, 1] < 0, 0, 2)
+
+
+def rock_hard(obs):
+    "The same, with all the force there is"
+    return np.where(obs[:, 1:] < 0, -1., 1.)
+
+
+# ---- LunarLander
+
+def flown(obs):
+    "How much the craft ought to rise, and how much to turn, (N,) each: down onto the middle, upright and slowly"
+    x, y, x_speed, y_speed, lean, turning, left, right = obs.T
+    landed = left + right > 0
+    upright = np.clip(.5 * x + x_speed, -.4, .4)            # it leans against its way
+    high = .55 * np.abs(x)                                  # the farther from the middle, the higher
+    turn = .5 * (upright - lean) - turning
+    rise = .5 * (high - y) - .5 * y_speed
+    return np.where(landed, -.5 * y_speed, rise), np.where(landed, 0, turn)
+
+
+def land(obs):
+    "The engine that is missed most: none, left, main, right"
+    rise, turn = flown(obs)
+    side = np.where(turn > .05, 1, np.where(turn < -.05, 3, 0))
+    return np.where((rise > np.abs(turn)) & (rise > .05), 2, side)
+
+
+def land_softly(obs):
+    "The same, by as much as is missed"
+    rise, turn = flown(obs)
+    return np.stack([20 * rise - 1, -20 * turn], -1).clip(-1, 1)
+
+
+def drop(obs):
+    "No engine"
+    return np.zeros(len(obs), np.int64)
+
+
+def drop_softly(obs):
+    "No engine, by numbers"
+    return np.zeros((len(obs), 2))

@@ -1,0 +1,239 @@
+"""Where defaults are tried, for how long, and which settings are tried beside them.
+
+Two sorts of algorithms are not here, for nothing that they are set to decides what they find: planning, which ends at
+the exact values, and the bandits and predictions, whose step sizes are measured in textbook.py."""
+
+WORLDS = {                                         # what chance returns, and what is good
+    "CartPole-v1": (22, 500),
+    "Acrobot-v1": (-500, -80),
+    "LunarLander-v3": (-170, 250),
+    "Pendulum-v1": (-1240, -150),
+    "MountainCarContinuous-v0": (-33, 94),
+    "LunarLanderContinuous-v3": (-170, 250),
+    "MinAtar/Breakout-v1": (.4, 10),
+    "MountainCar-v0": (-200, -110),
+    "rlbench/StatelessCartPole-v0": (22, 500),
+    "rlbench/RepeatAfterMe-v0": (0, 31),
+    "rlbench/CliffWalk-v0": (-500, -13),
+    "rlbench/WindyGrid-v0": (-1000, -15),
+    "rlbench/FourRooms-v0": (0, 1),
+    "FrozenLake-v1": (.01, .74),
+    "FrozenLake8x8-v1": (0, .86),
+    "Taxi-v4": (-200, 7.9),
+}
+CHOICES = ("CartPole-v1", "Acrobot-v1", "LunarLander-v3", "MinAtar/Breakout-v1")
+BOXES = ("Pendulum-v1", "MountainCarContinuous-v0")
+BOTH = CHOICES + BOXES
+ROLLOUTS = dict(zip(BOTH, (40_000, 40_000, 150_000, 60_000, 40_000, 20_000)))
+SHORT = dict(zip(BOTH, (40_000, 40_000, 80_000, 20_000, 40_000, 20_000)))
+REPLAYS = dict(zip(CHOICES, (20_000, 20_000, 50_000, 30_000)))
+SLOW = dict(zip(CHOICES, (20_000, 20_000, 30_000, 10_000)))
+ACTIONS = {"Pendulum-v1": 5_000, "MountainCarContinuous-v0": 5_000, "LunarLanderContinuous-v3": 10_000}
+STREAMS = dict.fromkeys(CHOICES[:3], 20_000) | {CHOICES[3]: 5_000}
+REMEMBERED = dict.fromkeys(("rlbench/StatelessCartPole-v0", "rlbench/RepeatAfterMe-v0"), 40_000)
+COUNTED = dict.fromkeys((
+    "rlbench/CliffWalk-v0",
+    "rlbench/WindyGrid-v0",
+    "rlbench/FourRooms-v0",
+    "FrozenLake-v1",
+    "FrozenLake8x8-v1",
+    "Taxi-v4",
+), 40_000)
+PLANNED = dict.fromkeys(COUNTED, 10_000)           # each is learned from many times
+SETS = {                                           # names of data sets begin with
+    "CartPole-v1": "cartpole",
+    "Acrobot-v1": "acrobot",
+    "MountainCar-v0": "mountaincar",
+    "LunarLander-v3": "lander",
+    "Pendulum-v1": "pendulum",
+    "MountainCarContinuous-v0": "mountaincar-continuous",
+    "LunarLanderContinuous-v3": "lander-continuous",
+}
+GIVEN = dict.fromkeys(SETS, 0)                     # all that is learned from is there
+CHOSEN = dict.fromkeys(list(SETS)[:4], 0)
+PUSHED = dict.fromkeys(list(SETS)[4:], 0)
+KINDS = dict.fromkeys(("bc", "gail"), "expert")
+KINDS |= dict.fromkeys(("awr", "iql", "discrete_cql", "cql", "td3_bc"), "mixed")
+STEPS = dict(                                      # of the environment, at most 6 CPU minutes a candidate
+    ppo=ROLLOUTS,
+    a2c=SHORT,
+    trpo=SHORT,
+    impala=SHORT,
+    reinforce=SHORT,
+    pqn=dict(zip(CHOICES, (80_000, 80_000, 150_000, 60_000))),
+    dqn=REPLAYS,
+    c51=SLOW,
+    qr_dqn=SLOW,
+    iqn=SLOW,
+    rainbow=SLOW,
+    stream_q=STREAMS,
+    stream_ac=STREAMS | dict.fromkeys(BOXES, 20_000),
+    sac=dict.fromkeys(BOXES, 5_000) | dict.fromkeys(CHOICES, 4_000),
+    td3=ACTIONS,
+    ddpg=ACTIONS,
+    tqc=ACTIONS,
+    crossq=ACTIONS,
+    ppo_kl=SHORT,
+    recurrent_ppo=REMEMBERED | dict.fromkeys(("CartPole-v1", "Acrobot-v1", *BOXES), 40_000),
+    r2d2=REMEMBERED | dict.fromkeys(CHOICES[:3], 40_000) | {CHOICES[3]: 20_000},
+    bc=GIVEN,
+    awr=GIVEN,
+    iql=GIVEN,
+    discrete_cql=CHOSEN,
+    cql=PUSHED,
+    td3_bc=PUSHED,
+    gail=dict.fromkeys(SETS, 40_000),
+    qlearning=COUNTED,
+    count_bonus=COUNTED,
+    sarsa=COUNTED,
+    double_q=COUNTED,
+    tree_backup=COUNTED,
+    sarsa_lambda=COUNTED,
+    monte_carlo=COUNTED,
+    dyna=PLANNED,
+    prioritised_sweeping=PLANNED,
+    linear_sarsa=COUNTED | {"MountainCar-v0": 20_000},
+)
+SB3_DQN = dict(n_step=1, lr=1e-4, train_freq=4, gradient_steps=1, target_update_interval=10_000)
+SMALL = dict(hidden=[64, 64], batch_size=128)
+UNSCALED = dict(normalize_reward=False)
+SCALED = dict(normalize_reward=True)
+COUNTING = {"slow": dict(lr=.1), "rarely": dict(epsilon=.03), "settling": dict(lr="linear(0.5, 0.05, 40000)")}
+FRESH = dict(exploration="gaussian", exploration_noise=.1)
+CANDIDATES = dict(                                 # beside the defaults as they stand
+    ppo={
+        "short": dict(n_steps=128, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.95, ent_coef=0., **UNSCALED),
+        "CleanRL": dict(n_steps=128, n_epochs=4, batch_size=256, lr=1e-3, gae_lambda=.95, ent_coef=.01, **UNSCALED),
+        "SB3": dict(n_steps=256, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.95, ent_coef=0., **UNSCALED),
+        "middle": dict(n_steps=256, n_epochs=10, batch_size=128, lr=6e-4, gae_lambda=.95, ent_coef=.01, **UNSCALED),
+        "long": dict(n_steps=512, n_epochs=10, batch_size=64, lr=3e-4, gae_lambda=.98, ent_coef=.01, **UNSCALED),
+        "unscaled": UNSCALED,
+    },
+    a2c={
+        "no entropy": dict(ent_coef=0.),
+        "long": dict(n_steps=16, gae_lambda=.95),
+        "scaled": dict(normalize_reward=True),
+        "even": dict(normalize_advantage=True),
+        "even, scaled": dict(normalize_advantage=True, normalize_reward=True),
+        "even, long, scaled": dict(n_steps=16, gae_lambda=.95, normalize_advantage=True, normalize_reward=True),
+    },
+    trpo={
+        "SB3": dict(n_steps=256, **UNSCALED),
+        "bold": dict(n_steps=128, target_kl=.02, **UNSCALED),
+        "unscaled": UNSCALED,
+        "SB3, scaled": dict(n_steps=256),
+    },
+    impala={
+        "no entropy": dict(ent_coef=0.),
+        "RLlib": dict(n_steps=50, lr=5e-4),
+        "middle": dict(n_steps=20, lr=7e-4),
+        "scaled": dict(normalize_reward=True),
+        "RLlib, scaled": dict(n_steps=50, lr=5e-4, normalize_reward=True),
+        "even, scaled": dict(normalize_advantage=True, normalize_reward=True),
+    },
+    reinforce={
+        "steep": dict(lr=.01),
+        "few": dict(n_episodes=2),
+    },
+    pqn={
+        "CleanRL": dict(num_envs=4, n_steps=128, lr=2.5e-4, batch_size=128),
+        "steep": dict(lr=1e-3),
+    },
+    dqn={"SB3": SB3_DQN},
+    c51={"CleanRL": dict(n_step=1, lr=2.5e-4, train_freq=10, gradient_steps=1, target_update_interval=500)},
+    qr_dqn={"SB3": SB3_DQN | dict(lr=5e-5, quantiles=200)},
+    iqn={"many": dict(samples=32)},
+    rainbow={"without noise": dict(noisy=False)},
+    stream_q={"intentional": dict(step_rule="intentional")},
+    stream_ac={"bounded": dict(step_rule="obgd")},
+    sac={
+        "small": dict(lr=3e-4, critic_lr=1e-3, **SMALL),
+        "quick": dict(lr=1e-3, critic_lr=1e-3, tau=.01, batch_size=256, hidden=[256, 256]),
+    },
+    td3={
+        "fresh": FRESH,
+        "small": SMALL | FRESH,
+        "noisy": FRESH | dict(exploration_noise=.3),
+    },
+    ddpg={
+        "fresh": FRESH,
+        "small": SMALL | FRESH,
+    },
+    tqc={
+        "small": SMALL,
+        "steep": dict(lr=1e-3),
+    },
+    crossq={
+        "small": SMALL | dict(critic_hidden=[128, 128]),
+        "steep": dict(lr=1e-3),
+    },
+    ppo_kl={
+        "unscaled": UNSCALED,
+        "bold": dict(kl_target=.02),
+    },
+    recurrent_ppo={
+        "scaled": SCALED,
+        "critic counts": dict(vf_coef=.5),
+        "scaled, critic counts": SCALED | dict(vf_coef=.5),
+    },
+    r2d2={
+        "uniform": dict(prioritized_replay_alpha=0.),
+        "no burn-in": dict(burn_in=0),
+    },
+    bc={
+        "short": dict(n_epochs=5),
+        "calm": dict(lr=3e-4),
+    },
+    awr={
+        "whole returns": dict(gae_lambda=1.),
+        "greedy": dict(beta=5.),
+        "long": dict(n_epochs=50),
+    },
+    iql={
+        "mild": dict(expectile=.7),
+        "greedy": dict(beta=10.),
+        "slow": dict(tau=.005),
+    },
+    discrete_cql={
+        "light": dict(cql_alpha=.1),
+        "long": dict(n_epochs=50),
+    },
+    cql={
+        "light": dict(cql_alpha=.1),
+        "heavy": dict(cql_alpha=5.),
+    },
+    td3_bc={
+        "greedy": dict(bc_alpha=10.),
+        "slow": dict(tau=.005),
+    },
+    gail={
+        "scaled": SCALED,
+        "airl": dict(verdict="airl"),
+        "quick judge": dict(judge_lr=1e-3),
+    },
+    qlearning=COUNTING | {"optimistic": dict(initial=1.)},
+    count_bonus={
+        "slow": dict(lr=.1),
+        "curious": dict(bonus_coef=1.),
+    },
+    sarsa=COUNTING | {"three steps": dict(n_step=3)},
+    double_q=COUNTING,
+    tree_backup=COUNTING | {"one step": dict(n_step=1)},
+    sarsa_lambda=COUNTING | {"short": dict(td_lambda=.5)},
+    monte_carlo={
+        "forgetting": dict(lr=.1),
+        "rarely": dict(epsilon=.05),
+    },
+    dyna={
+        "quick": dict(lr=.5),
+        "more planning": dict(planning_steps=20),
+    },
+    prioritised_sweeping={
+        "more planning": dict(planning_steps=20),
+        "small errors too": dict(theta=1e-6),
+    },
+    linear_sarsa={
+        "exploring": dict(epsilon=.1),
+        "fine": dict(tiles=16),
+    },
+)
