@@ -172,9 +172,8 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "bold": dict(kl_target=.02),
     },
     recurrent_ppo={
-        "scaled": SCALED,
+        "unscaled": UNSCALED,
         "critic counts": dict(vf_coef=.5),
-        "scaled, critic counts": SCALED | dict(vf_coef=.5),
     },
     r2d2={
         "uniform": dict(prioritized_replay_alpha=0.),
@@ -185,9 +184,10 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "calm": dict(lr=3e-4),
     },
     awr={
+        "short": dict(n_epochs=20),
+        "short, greedy": dict(n_epochs=20, beta=5.),
+        "short, whole returns": dict(n_epochs=20, gae_lambda=1.),
         "whole returns": dict(gae_lambda=1.),
-        "greedy": dict(beta=5.),
-        "long": dict(n_epochs=50),
     },
     iql={
         "mild": dict(expectile=.7),
@@ -196,7 +196,9 @@ CANDIDATES = dict(                                 # beside the defaults as they
     },
     discrete_cql={
         "light": dict(cql_alpha=.1),
-        "long": dict(n_epochs=50),
+        "light, long": dict(cql_alpha=.1, n_epochs=50),
+        "heavy": dict(cql_alpha=1.),
+        "heavy, long": dict(cql_alpha=1., n_epochs=50),
     },
     cql={
         "light": dict(cql_alpha=.1),
@@ -205,6 +207,7 @@ CANDIDATES = dict(                                 # beside the defaults as they
     td3_bc={
         "greedy": dict(bc_alpha=10.),
         "slow": dict(tau=.005),
+        "greedy, long": dict(bc_alpha=10., n_epochs=100),
     },
     gail={
         "scaled": SCALED,

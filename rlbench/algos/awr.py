@@ -42,6 +42,7 @@ def advantage_weights(adv, beta, highest):
 class AWRSettings(BC):
     "What can be set, beside cloning's"
     reads = "obs", "act", "rew", "term", "trunc", "next_obs"
+    n_epochs: int = 50
     beta: float = hp(2., "how much advantages count; 0 is cloning, ∞ the best row alone", up="data are bad", low=0)
     gae_lambda: float = hp(.95, "λ of the returns; 1: whole returns, as MARWIL has them", up="the value lags behind",
                            low=0, high=1)

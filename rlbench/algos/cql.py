@@ -38,6 +38,7 @@ class Conservative:
 @dataclass(frozen=True)
 class DiscreteCQLSettings(Conservative, TargetSettings):
     "What can be set"
+    cql_alpha: float = .03
     n_epochs: int = hp(20, "passes over the data", up="values are not settled yet", low=1, high=1_000_000)
 
 # %% ../../nbs/4_algos/454_cql.ipynb #99aa6258
