@@ -63,7 +63,7 @@ def rock_hard(obs):
     return np.where(obs[:, 1:] < 0, -1., 1.)
 
 
-# ---- LunarLander
+# ---- LunarLander, with the gains of the controller that gymnasium has for it
 
 def flown(obs):
     "How much the craft ought to rise, and how much to turn, (N,) each: down onto the middle, upright and slowly"

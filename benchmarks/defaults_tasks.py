@@ -1,8 +1,8 @@
 """Where defaults are tried, for how long, and which settings are tried beside them.
 
-Two sorts of algorithms are not here, for nothing that they are set to decides what they find: planning, which ends at
-the exact values, and the bandits and predictions, whose step sizes are measured in textbook.py."""
-
+Planning is not here, for it ends at the exact values whatever it is set to; nor are bandits and predictions, whose step
+sizes are measured in textbook.py.
+"""
 WORLDS = {                                         # what chance returns, and what is good
     "CartPole-v1": (22, 500),
     "Acrobot-v1": (-500, -80),
