@@ -205,9 +205,10 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "heavy": dict(cql_alpha=5.),
     },
     td3_bc={
-        "greedy": dict(bc_alpha=10.),
-        "slow": dict(tau=.005),
-        "greedy, long": dict(bc_alpha=10., n_epochs=100),
+        "short": dict(n_epochs=50),
+        "paper": dict(bc_alpha=2.5),
+        "paper, short": dict(bc_alpha=2.5, n_epochs=50),
+        "paper, short, slow": dict(bc_alpha=2.5, n_epochs=50, tau=.005),
     },
     gail={
         "scaled": SCALED,

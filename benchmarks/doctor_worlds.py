@@ -199,6 +199,42 @@ class Stillborn(gym.Wrapper):
         return obs, rew, bool(term or first and self.np_random.random() < .5), trunc, info
 
 
+class Doors(gym.Env):
+    "A passage with a door three steps to the left and one twelve steps to the right"
+    observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, paid, # {place: reward}
+                 step=0.):   # paid anywhere else
+        self.paid = paid
+        self.step_pays = step
+
+    def shown(self):
+        return np.array([self.at / 15], np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = 3
+        return self.shown(), {}
+
+    def step(self, action):
+        self.at += 1 if action else -1
+        return self.shown(), self.paid.get(self.at, self.step_pays), self.at in (0, 15), False, {}
+
+
+def doors(paid, step=0.):
+    return lambda: gym.wrappers.TimeLimit(Doors(paid, step), 60)
+
+
+class Ageing(gym.ObservationWrapper):
+    "A sensor whose error grows with every step of its life"
+    seen = 0
+
+    def observation(self, obs):
+        self.seen += 1
+        return (obs + .005 * self.seen).astype(np.float32)
+
+
 WORLD_FAULTS = {
     "first observation in another order": case("torn_start", env=wrapped(MOON, OtherOrder), steps=6000),
     "everything shifted in each episode": case("hidden_state", "unscaled_observation", "ends_by_chance",
@@ -233,6 +269,10 @@ WORLD_FAULTS = {
     "lunar lander: paid at the end": case("late_reward", env=wrapped(MOON, Summed), steps=8000),
     "taxi: no passenger is shown": case("aliased_state", env=wrapped("Taxi-v4", Fare), algo="qlearning", steps=20_000),
     "lake: the last outcome alone": case("last_alone", env=ICE, algo="qlearning", lr=1., steps=10_000),
+    "doors: the near one is free": case("pays_for_ending", env=doors({15: 0.}, step=-1.), steps=30_000),
+    "doors: the great prize is far": case("short_sight", env=doors({0: .3, 15: 1.}), algo="dqn", gamma=.8, steps=8000),
+    "doors: paid beside the door": case("farmed_reward", env=doors({0: 1., 1: .5}), steps=20_000),
+    "cart pole: a sensor ages": case("drifting_start", env=wrapped(POLE, Ageing), steps=8000),
     "acrobot: twenty steps": case("hasty_limit", env=lambda: gym.make(ARMS, max_episode_steps=20), algo="dqn",
                                   steps=4000),
 }

@@ -21,8 +21,8 @@ class TD3BCSettings(TD3Settings, CriticSettings):
     "What can be set"
     reads = "obs", "act", "rew", "term", "next_obs"
     lr: float | Schedule = hp(1e-3, "learning rate of the policy", up="learning is steady but slow", low=0)
-    n_epochs: int = hp(50, "passes over the data", up="values are not settled yet", low=1, high=1_000_000)
-    bc_alpha: float = hp(2.5, "α, weight of the values against closeness to the data; 0 is cloning",
+    n_epochs: int = hp(100, "passes over the data", up="values are not settled yet", low=1, high=1_000_000)
+    bc_alpha: float = hp(10.0, "α, weight of the values against closeness to the data; 0 is cloning",
                          up="data are bad", low=0)
     tau: float = hp(.01, "share of the networks that their targets take over after each update of the policy",
                     up="values lag behind", low=0, high=1)

@@ -141,7 +141,7 @@ def other_sums(evidence):
             "what is learned is not what actions brought about",
             "look at how rewards are summed: the discount, lambda, the order of the rows, what follows a cut and an "
             "end, whether a value is subtracted",
-            weight=.98, changes={},
+            weight=.99, changes={},
             numbers={what: as_numpy(made), "computed again": as_numpy(again)})
     return None
 

@@ -104,7 +104,7 @@ def strange_setting(evidence):
     why = USUAL_RANGE[worst].small if factor < 1 else USUAL_RANGE[worst].large
     changes = back_to_default(evidence, *strange)
     return Finding(
-        "strange_setting", "; ".join(told), why,
+        "strange_setting", f"far from usual: {'; '.join(told)}", why,
         f"go back to {', '.join(f'{name}={value!r}' for name, value in changes.items()) or 'more environments'}",
         weight=.8, changes=changes)
 

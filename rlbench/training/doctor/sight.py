@@ -6,7 +6,8 @@
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
            'unscaled_observation', 'is_varied', 'stands_at_ends', 'clipped_observation', 'copied_dims', 'copied_part',
            'lasting', 'each_by_itself', 'noisy_observation', 'shaky_observation', 'stuck_observation', 'ends_apart',
-           'paid_apart', 'looks_alike', 'aliased_state', 'same_start', 'torn_start']
+           'paid_apart', 'looks_alike', 'aliased_state', 'same_start', 'torn_start', 'drift_of_starts',
+           'drifting_start']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 from collections import Counter
@@ -121,7 +122,7 @@ def unscaled_observation(evidence):
             f"{size[wide].max():,.3g}",
             "units of the first layer are saturated, or are not moved at all, and all states look alike",
             "scale observations to about 1, or set normalize_obs where there is one",
-            weight=.85, changes=changes,
+            weight=.95 if size.max() > 1e4 else .85, changes=changes,
             numbers={f"dimension {i}": seen[:, i] for i in wide[:2]})
     return None
 
@@ -389,6 +390,36 @@ def torn_start(evidence):
     return None
 
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #e8559059
+def drift_of_starts(rows, # of somebody who learns nothing
+                    next_obs):
+    "(D,) F statistic of a straight line through what is seen after the first step of an episode, by when it began"
+    first = np.flatnonzero(ages(rows) == 0)
+    if len(first) < 8: return np.zeros(next_obs.shape[1])
+    seen = next_obs[first].astype(float)
+    when = (first - first.mean()) / first.std()
+    away = seen - seen.mean(0)
+    along = when @ away / len(first)
+    left = (away**2).mean(0) - along**2
+    return (len(first) - 2) * along**2 / np.maximum(left, 1e-9)
+
+def drifting_start(evidence):
+    "Each episode begins a little farther along than the one before"
+    rows = evidence.chance
+    for name, _ in numbers_seen(evidence):
+        drift = drift_of_starts(rows, rows.next_obs[name] if name else rows.next_obs)
+        dims = np.flatnonzero(drift > 100)
+        if not len(dims): continue
+        return Finding(
+            "drifting_start", f"dimension {told_dims(name, dims)} of the observation, as an episode begins, grows or "
+            f"falls from episode to episode (F = {drift[dims].max():.3g})",
+            "what was learned of a number holds no longer when it means something else",
+            "does reset set back all that step adds up; does an error of a sensor grow; are numbers normalised by what "
+            "was seen so far",
+            weight=.9, changes={})
+    return None
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #acddc22f
 SIGHT_CHECKS = [dead_observation, dead_part, copied_part, unscaled_observation, clipped_observation, noisy_observation,
-                shaky_observation, stuck_observation, aliased_state, same_start, torn_start]
+                shaky_observation, stuck_observation, aliased_state, same_start, torn_start,
+                drifting_start]

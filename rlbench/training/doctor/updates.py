@@ -72,7 +72,7 @@ def strange_advantage(evidence):
         "strange_advantage", f"advantages of {len(adv):,} new rows correlate by {together:.2f} with those that their "
         "rewards and the critic make", why,
         "look at where advantages are made: the sign, the rows they belong to, the value of what follows, the ends",
-        weight=1., changes={},
+        weight=.985, changes={},
         numbers={"advantage": adv, "computed again": again[0]})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #0c541c6a
@@ -128,7 +128,7 @@ def bearable_distance(found,
     alpha = found.before.get("alpha", torch.ones(1)).mean()
     entropy = found.before.get("ent", torch.zeros(1)).abs().mean() * alpha
     rounding = 1e-4 * found.before.target.abs().mean()
-    return .4 * size + float(entropy) if drawn else .02 * size + float(rounding)
+    return .8 * size + float(entropy) if drawn else .02 * size + float(rounding)
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #9d7b17f1
 def strange_target(evidence):
