@@ -229,8 +229,8 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "rarely": dict(epsilon=.05),
     },
     dyna={
-        "quick": dict(lr=.5),
-        "more planning": dict(planning_steps=20),
+        "slow": dict(lr=.1),
+        "slow, more planning": dict(lr=.1, planning_steps=20),
     },
     prioritised_sweeping={
         "more planning": dict(planning_steps=20),

@@ -102,7 +102,7 @@ class Remembered(nn.Module):
 class ModelSettings(Exploring, Algorithm):
     "What can be set for every tabular planner with a learned model"
     gamma: float = .95
-    lr: float | Schedule = hp(.1, "α, share of the error that is corrected at once",
+    lr: float | Schedule = hp(.5, "α, share of the error that is corrected at once",
                               up="the world is deterministic", low=0, high=1)
     planning_steps: int = hp(5, "updates from the model after each real step", up="real steps are dear",
                              low=0, high=1_000_000)
@@ -242,7 +242,6 @@ def pairs_leading_to(model, # Remembered
 @dataclass(frozen=True)
 class PrioritisedSweeping(ModelLearner):
     "Q-learning on remembered steps, where the values change most (Moore & Atkeson; Peng & Williams, 1993)"
-    lr: float | Schedule = .5
     planning_steps: int = hp(5, "most updates from the queue after each real step", up="real steps are dear",
                              low=1, high=1_000_000)
     theta: float | Schedule = hp(1e-4, "θ, errors up to this are not worth an update", up="the queue is long", low=0)
