@@ -173,11 +173,13 @@ CANDIDATES = dict(                                 # beside the defaults as they
     },
     recurrent_ppo={
         "unscaled": UNSCALED,
-        "critic counts": dict(vf_coef=.5),
+        "critic counts less": dict(vf_coef=.025),
     },
     r2d2={
         "uniform": dict(prioritized_replay_alpha=0.),
         "no burn-in": dict(burn_in=0),
+        "busy": dict(train_freq=8),
+        "busy, uniform": dict(train_freq=8, prioritized_replay_alpha=0.),
     },
     bc={
         "short": dict(n_epochs=5),

@@ -167,7 +167,7 @@ FAMILIES = {
             "rlbench/RepeatAfterMe-v0", "recurrent_ppo", 25_600, 50,
             "RLlib's PPO with LSTM, within 100,000 steps; the best is 98",
             dict(env_settings=dict(delay=2, length=100), gamma=.9, lr=3e-3, ent_coef=0., n_steps=64,
-                 n_epochs=8, batch_size=128)),
+                 n_epochs=8, batch_size=128, vf_coef=.025)),
     },
     "policies, off-policy": {
         "sac-pendulum": Task("Pendulum-v1", "sac", 20_000, -170, "Stable-Baselines3's SAC, within as many steps"),

@@ -84,8 +84,6 @@ class RecurrentPPO(Carrying, PPO):
                          low=1, high=1_000_000)
     distribution: str = hp("gaussian", "of actions in a Box: one deviation, or one for each state; inside the box",
                            choices=("gaussian", "state_gaussian", "squashed", "beta"), live=False)
-    vf_coef: float = hp(.025, "weight of the value loss; small, for critic and policy share the memory",
-                        up="the critic lags behind", low=0)
 
     def nets(self, spec, rng):
         usual = self.usual(spec)

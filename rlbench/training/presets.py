@@ -48,7 +48,7 @@ FROM_ROLLOUTS = {
     ("rlbench/SideAndForce-v0", "ppo"): Preset("hybrid-ppo", 20_480, dict(
         n_steps=64, n_epochs=4, lr=3e-3, ent_coef=0., gamma=0.)),
     ("rlbench/StatelessCartPole-v0", "recurrent_ppo"): Preset("recurrent-cartpole", 199_936, dict(
-        gamma=.98, gae_lambda=.8, ent_coef=0., n_steps=32, normalize_obs=True, normalize_reward=False,
+        gamma=.98, gae_lambda=.8, ent_coef=0., n_steps=32, normalize_obs=True, normalize_reward=False, vf_coef=.025,
         lr="linear(0.002, 0, 200000)", clip_range="linear(0.2, 0, 200000)")),
     ("MountainCarContinuous-v0", "trpo"): Preset("trpo-mountaincar-continuous", 49_152, dict(
         normalize_obs=True, num_envs=2, n_steps=1024)),
