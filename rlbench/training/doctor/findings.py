@@ -363,10 +363,10 @@ def pays_for_ending(evidence):
     "Every step costs, and the agent has learned to end its episodes"
     own = episodes_of(evidence.greedy)
     chance = episodes_of(evidence.chance)
+    if min(len(own), len(chance)) < 3 or not own.term.all(): return None
     last = evidence.greedy.rew[ending_rows(evidence.greedy)]
-    costs = np.median(all_rows(evidence, "rew")) < 0 and len(last) and np.median(last) < 0
-    if not costs or len(own) < 3 or len(chance) < 3 or not own.term.all():
-        return None
+    if np.median(all_rows(evidence, "rew")) >= 0 or np.median(last) >= 0:
+        return None                                       # a goal may well be free
     if own.length.mean() > .9 * chance.length.mean() or chance.term.mean() < .5:
         return None                                       # an end that chance does not find is a goal
     return Finding(
