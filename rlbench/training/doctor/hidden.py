@@ -72,19 +72,20 @@ def nearest_steps(rows, names):
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #2d421195
 def has_neighbours(evidence):
-    "Whether steps can be compared: enough of them, and observations that are vectors of numbers"
+    "Whether steps can be compared: enough of them, and observations that are vectors of finite numbers"
     rows = evidence.chance
     plain = isinstance(rows.obs, np.ndarray) and not isinstance(rows.act, dict)
-    return plain and len(rows.rew) >= 200 and bool(list(numbers_seen(evidence)))
+    if not plain or len(rows.rew) < 200 or not list(numbers_seen(evidence)): return False
+    return all(np.isfinite(column).all() for column in (rows.obs, rows.next_obs, rows.rew))
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #a2dd966f
 def slopes(x, y): # (n, K), (n, ...)
     "Least squares of y by columns and a constant: (K, ...) slopes, and their standard errors"
     x = x - x.mean(0)
     y = y - y.mean(0)
-    inverse = np.linalg.pinv(x.T @ x)
-    slope = inverse @ x.T @ y
-    return slope, np.sqrt(np.multiply.outer(np.diag(inverse), (y - x @ slope).var(0)))
+    inverse = np.linalg.pinv(x)
+    slope = inverse @ y
+    return slope, np.sqrt(np.multiply.outer((inverse**2).sum(1), (y - x @ slope).var(0)))
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #eef0023f
 def unexplained(rows):
@@ -184,15 +185,23 @@ def ends_by_chance(evidence):
         weight=.65, changes={})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #0ed836d6
-def foretold(x, # (n, D) what is known
-             y, # (n, K) what comes of it
-             nearest=5):
-    "Share of the variance of each number in the second half that its neighbours in the first half leave open: (K,)"
-    x = torch.as_tensor((x - x.mean(0)) / np.maximum(x.std(0), 1e-9))
+def by_neighbours(known, y, x, nearest=5):
+    "What followed, in the mean, after the steps of (n, D) `known` that are most like each of (m, D) x: (m, K)"
+    scale = np.maximum(known.std(0), 1e-9)
+    far = torch.cdist(torch.as_tensor(x / scale), torch.as_tensor(known / scale))
+    return y[far.topk(nearest, largest=False).indices.numpy()].mean(1)
+
+def by_line(known, y, x):
+    "What follows by least squares of (n, K) y: (m, K)"
+    slope, _ = slopes(known, y)
+    return (x - known.mean(0)) @ slope + y.mean(0)
+
+def foretold(x,  # (n, D) what is known
+             y): # (n, K) what comes of it
+    "Share of the variance of each number in the second half that the first half leaves open: (K,)"
     half = len(x) // 2
-    like = torch.cdist(x[half:], x[:half]).topk(nearest, largest=False).indices.numpy()
-    wrong = y[half:] - y[:half][like].mean(1)
-    return (wrong**2).mean(0) / np.maximum(y[half:].var(0), 1e-12)
+    wrong = [way(x[:half], y[:half], x[half:]) - y[half:] for way in (by_neighbours, by_line)]
+    return np.min(np.square(wrong).mean(1), axis=0) / np.maximum(y[half:].var(0), 1e-12)
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #18b58d57
 def left_open(rows):
@@ -214,7 +223,8 @@ def hidden_state(evidence):
         return None                                       # who carries something along may know
     now, both = left_open(rows)
     hidden = np.flatnonzero((now > .8) & (both < .5 * now))
-    if not len(hidden): return None
+    if not len(hidden) or len(hidden) < .1 * len(now):
+        return None                                       # one number of dozens may be such a one by chance
     worst = hidden[np.argmin(both[hidden] / now[hidden])]
     return Finding(
         "hidden_state", f"what is seen leaves {min(now[worst], 1):.0%} open of what comes next, and together with what "
