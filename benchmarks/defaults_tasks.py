@@ -177,9 +177,9 @@ CANDIDATES = dict(                                 # beside the defaults as they
     },
     r2d2={
         "uniform": dict(prioritized_replay_alpha=0.),
-        "no burn-in": dict(burn_in=0),
-        "busy": dict(train_freq=8),
-        "busy, uniform": dict(train_freq=8, prioritized_replay_alpha=0.),
+        "calm": dict(train_freq=16),
+        "calm, uniform": dict(train_freq=16, prioritized_replay_alpha=0.),
+        "calm, no burn-in": dict(train_freq=16, burn_in=0),
     },
     bc={
         "short": dict(n_epochs=5),

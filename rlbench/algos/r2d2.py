@@ -97,7 +97,7 @@ class R2D2Settings(Carrying, ReplaySettings):
     lr: float | Schedule = Linear(1e-3, 1e-4, 200_000)
     epsilon: float | Schedule = Linear(1, .02, 30_000)
     batch_size: int = hp(32, "stretches in a minibatch", up="updates are noisy", low=1, high=1_000_000)
-    train_freq: int = 16
+    train_freq: int = 8
     gradient_steps: int = 1
     sequence_length: int = hp(20, "rows of a stretch that are learned from", up="what matters is long ago", low=1,
                               high=10_000)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['check_counted', 'check_spaces', 'check_episodes', 'check_carry', 'check_tree', 'check_tensors', 'stepped_once',
            'check_moments', 'next_row', 'check_memory', 'check_given', 'is_minibatch', 'check_numbers', 'check_owed',
-           'check_learner', 'check_state', 'rehearse']
+           'check_learner', 'check_state', 'own_apart', 'rehearse']
 
 # %% ../../nbs/6_training/631_checks.ipynb #5aa34569
 import copy
@@ -258,19 +258,25 @@ def check_state(trainer, tree):
             raise FileProblem(f"{who}: {problem}") from None
 
 # %% ../../nbs/6_training/631_checks.ipynb #88946422
+def own_apart(learner):
+    "A copy of what an algorithm must remember; rows are not copied, for no draw changes them"
+    kept = {id(memory): memory for memory in (learner.memory, learner.from_outside)}
+    return copy.deepcopy(learner.own, kept)
+
 def rehearse(learner):
     "Compute what a learner would learn from and tell next, and change nothing; raises whatever that raises"
     learner_row(learner, "")
     trial = copy.copy(learner)
     trial.rng = copy.deepcopy(learner.rng)
     trial.noise = NoiseStream(trial.rng, learner.device)
+    trial.own = own_apart(learner)
     if not trial.todo and trial.ready:
         trial.data, trial.todo = trial.judged()
     if not trial.todo: return
     index = trial.todo[0]
     batch = trial.data if index is None else trial.data[index]
     if isinstance(learner, TableLearner):
-        nets, own = copy.deepcopy((trial.nets, trial.own))
+        nets = copy.deepcopy(trial.nets)
         parts = trial.algo.update(nets, batch)
-        trial.algo.after(nets, own, Taken(batch, parts, {}, len(trial.todo) - 1, trial.data))
+        trial.algo.after(nets, trial.own, Taken(batch, parts, {}, len(trial.todo) - 1, trial.data))
     else: list(trial.algo.losses(trial.nets, batch))
