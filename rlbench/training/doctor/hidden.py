@@ -75,7 +75,8 @@ def has_neighbours(evidence):
     "Whether steps can be compared: enough of them, and observations that are vectors of finite numbers"
     rows = evidence.chance
     plain = isinstance(rows.obs, np.ndarray) and not isinstance(rows.act, dict)
-    if not plain or len(rows.rew) < 200 or not list(numbers_seen(evidence)): return False
+    if not plain or len(rows.rew) < 200 or not list(numbers_seen(evidence)):
+        return False
     return all(np.isfinite(column).all() for column in (rows.obs, rows.next_obs, rows.rew))
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #a2dd966f
