@@ -98,6 +98,7 @@ SB3_DQN = dict(n_step=1, lr=1e-4, train_freq=4, gradient_steps=1, target_update_
 SMALL = dict(hidden=[64, 64], batch_size=128)
 UNSCALED = dict(normalize_reward=False)
 SCALED = dict(normalize_reward=True)
+# "settling" ends where these runs end, which no default can know: it tells what a schedule would bring
 COUNTING = {"slow": dict(lr=.1), "rarely": dict(epsilon=.03), "settling": dict(lr="linear(0.5, 0.05, 40000)")}
 FRESH = dict(exploration="gaussian", exploration_noise=.1)
 CANDIDATES = dict(                                 # beside the defaults as they stand
