@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['AGAIN_CHECKS', 'told_values', 'says_exactly', 'rows_of_returns', 'share_counted', 'returns_beside', 'pay_anything',
-           'returns_alike', 'other_sums', 'climbing_targets', 'other_target']
+           'returns_alike', 'other_sums', 'climbing_targets', 'best_targets', 'right_targets', 'other_target']
 
 # %% ../../../nbs/6_training/638_doctor/70_again.ipynb #b730a570
 import contextlib
@@ -12,6 +12,8 @@ import contextlib
 import numpy as np
 import torch
 
+from ...algos.c51 import DistributionalQ
+from ...algos.dqn import DQN
 from ...algos.monte_carlo import MonteCarlo
 from ...algos.ppo import Rollouts
 from ...algos.pqn import PQN
@@ -164,11 +166,23 @@ def climbing_targets(found):
     act = jitter(nets.target_policy(rows.next_obs).mode(), kick, 1., box.low, box.width)
     return bootstrapped(rows.rew, rows.term, lowest(nets.target(rows.next_obs, act)), algo.gamma)
 
+# %% ../../../nbs/6_training/638_doctor/70_again.ipynb #5eef9de1
+def best_targets(found):
+    "(B,) targets of a critic whose best action counts; None where it is not of one number, or looks elsewhere"
+    algo = found.learner.algo
+    plain = isinstance(algo, DQN) and not isinstance(algo, DistributionalQ) and {"ret", "disc"} <= found.batch.keys()
+    return DQN.target(algo, found.nets, found.batch) if plain else None
+
+def right_targets(found):
+    "(B,) targets as they should be; None where nobody can say"
+    climbing = climbing_targets(found)
+    return best_targets(found) if climbing is None else climbing
+
 # %% ../../../nbs/6_training/638_doctor/70_again.ipynb #61528ea8
 def other_target(evidence):
     "Targets of critics are not what the reward and the slow networks make"
     found = evidence.rehearsal
-    again = climbing_targets(found) if found else None
+    again = right_targets(found) if found else None
     told = found.before.get("target") if found else None
     if again is None or told is None or told.shape != again.shape: return None
     apart = (told - again).abs()

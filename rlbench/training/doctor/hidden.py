@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['WHOSE_STEPS', 'SOON', 'MANY_STEPS', 'HIDDEN_CHECKS', 'not_a_number', 'frozen_observation', 'ages', 'are_numbered',
            'between_twins', 'noisy_reward', 'hidden_time', 'ends_by_chance', 'hidden_state', 'paid_how', 'late_reward',
-           'reward_of_before', 'cut_soon', 'of_the_run', 'hasty_limit', 'endless_lengths', 'no_end', 'nothing_reached']
+           'reward_of_before', 'cut_soon', 'of_the_run', 'hasty_limit', 'changed_world', 'endless_lengths',
+           'earns_more', 'no_end', 'nothing_reached']
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #75c560b7
 import math
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 
 from ...core.batch import Batch, columns
-from .evidence import episodes_of
+from .evidence import episodes_of, no_better
 from .findings import Finding, all_rows, all_steps, numbers_seen, seen_whole, told_dims
 from .findings import within_episodes
 
@@ -342,6 +343,23 @@ def hasty_limit(evidence):
         weight=.9 if at_once else .7, changes={},
         numbers={"steps of an episode": length})
 
+# %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #c0b8dc7a
+def changed_world(evidence):
+    "The last episodes of the run all came to the same, and many come to more in a fresh environment"
+    newest = [*evidence.trainer.env.episodes[evidence.who].finished][-20:]
+    if len(newest) < 20 or len({(one.ret, one.length) for one in newest}) > 1:
+        return None
+    fresh = seen_whole(evidence).ret
+    better = (fresh > newest[0].ret).mean() if len(fresh) >= 10 else 0.
+    if better < .3: return None
+    return Finding(
+        "changed_world", f"each of the last {len(newest)} episodes of the run came to {newest[0].ret:.4g} in "
+        f"{newest[0].length} steps, and of {len(fresh)} in a fresh environment {better:.0%} came to more",
+        "the environment is not what it was when the run began, and nothing can be learned in it any more",
+        "does a lesson, a clock or a wear go on from episode to episode; is all set back by reset that step changes",
+        weight=.9, changes={},
+        numbers={"return in a fresh environment": fresh})
+
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #b3605218
 MANY_STEPS = 1500   # of each environment; the longest episodes that are usual have a thousand
 
@@ -355,11 +373,22 @@ def endless_lengths(evidence):
     gains = len(length) > 1 and length.std() and ret.std() and np.corrcoef(length, ret)[0, 1] > .5
     return length[:0] if ends or gains else length
 
+# %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #2fc9ed25
+def earns_more(rows, others, parts=10):
+    "By how many standard errors a step is paid better in some rows than in others; neighbours are paid alike"
+    here, there = (np.array([*map(np.mean, np.array_split(one.rew, parts))]) for one in (rows, others))
+    error = math.sqrt((here.var() + there.var()) / (parts - 1))
+    return float((here.mean() - there.mean()) / max(error, 1e-9))
+
+# %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #8e3d4311
 def no_end(evidence):
     "Episodes come to no end, or to none for very long, and gain nothing by it"
     length = endless_lengths(evidence)
     if not len(length) or length.max() < MANY_STEPS: return None
     total = evidence.trainer.env.episodes[evidence.who].total
+    learned = max(earns_more(rows, evidence.chance) for rows in all_steps(evidence))
+    if not total and learned > 3:
+        return None                                       # a task that goes on for ever, and is learned
     ended = f"only {total} episodes have come to an end" if total else "no episode has come to an end"
     return Finding(
         "no_end", f"in {evidence.trainer.steps:,} steps {ended}, and one has lasted for {length.max():,}",
@@ -387,4 +416,4 @@ def nothing_reached(evidence):
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #dab4a876
 HIDDEN_CHECKS = [not_a_number, frozen_observation, noisy_reward, hidden_time, ends_by_chance, hidden_state, late_reward,
-                 reward_of_before, hasty_limit, no_end, nothing_reached]
+                 reward_of_before, hasty_limit, changed_world, no_end, nothing_reached]

@@ -222,6 +222,13 @@ def likelier_than_told(probs,# (n, A)
     taken = favourite[np.arange(len(act)), act]
     return float((taken - expected).sum() / math.sqrt((expected * (1 - expected)).sum() + 1))
 
+def oddest_action(probs, act):
+    "(the action that is farthest from being taken as often as it should be, by how many deviations of chance)"
+    times = np.bincount(act, minlength=probs.shape[1])
+    away = (times - probs.sum(0)) / np.sqrt((probs * (1 - probs)).sum(0) + 1)
+    most = int(np.abs(away).argmax())
+    return most, float(away[most])
+
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #aab790ea
 def acts_otherwise(evidence):
     "Actions in training are not drawn with the probabilities that the run says"
@@ -232,14 +239,19 @@ def acts_otherwise(evidence):
     if probs is None or probs.shape != (len(rows.rew), space.n):
         return None
     apart = likelier_than_told(probs, rows.act - space.start)
+    who = "the likeliest actions are"
+    if abs(apart) < 8:
+        oddest, apart = oddest_action(probs, rows.act - space.start)
+        who = f"action {oddest + space.start} is"
     if abs(apart) < 8: return None
-    why = "the likeliest action is taken nearly always, so nothing else is ever tried" if apart > 0 else (
+    why = "one action is taken nearly always, so nothing else is ever tried" if apart > 0 else (
         "something else chooses the actions, so what is learned about the policy is never seen at work")
     how = "more often taken" if apart > 0 else "more seldom taken"
     return Finding(
-        "acts_otherwise", f"in training the likeliest actions are {how} than the policy makes them, by "
-        f"{abs(apart):.0f} deviations of chance", why,
-        "look at act: is the noise used, is epsilon asked for in the right sense, is the action changed after that",
+        "acts_otherwise", f"in training {who} {how} than the policy says, by {abs(apart):.0f} deviations of chance",
+        why,
+        "look at act: is the noise used, is epsilon asked for in the right sense, does chance decide between actions "
+        "of equal value, is the action changed after that",
         weight=.9, changes={},
         numbers={"probability of the likeliest action": probs.max(1)})
 

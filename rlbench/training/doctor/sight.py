@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
-           'unscaled_observation', 'is_varied', 'stands_at_ends', 'clipped_observation', 'copied_dims', 'copied_part',
-           'lasting', 'each_by_itself', 'noisy_observation', 'shaky_observation', 'stuck_observation', 'ends_apart',
-           'paid_apart', 'looks_alike', 'aliased_state', 'same_start', 'torn_start', 'drift_of_starts',
-           'drifting_start']
+           'unscaled_observation', 'is_varied', 'stands_at_ends', 'ever_moves', 'clipped_observation', 'copied_dims',
+           'copied_part', 'lasting', 'each_by_itself', 'foretells_pay', 'noisy_observation', 'shaky_observation',
+           'stuck_observation', 'ends_apart', 'paid_apart', 'looks_alike', 'aliased_state', 'same_start', 'torn_start',
+           'drift_of_starts', 'drifting_start', 'goes_on', 'carried_over']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 from collections import Counter
@@ -18,9 +18,13 @@ import numpy as np
 from .evidence import no_better
 from .findings import Finding, all_rows, all_steps, numbers_seen, seen_whole, told_dims
 from .findings import idle_actions, within_episodes
-from .hidden import ages, ends_by_chance, hidden_state
+from .hidden import ages, ends_by_chance, foretold, hidden_state
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #128f2def
+def named_part(seen, name):
+    "A part of an observation by its name; all of it, where it has no parts"
+    return seen[name] if name else seen
+
 def one_state(evidence):
     "Whether a numbered observation is always the same, and could be another"
     space = evidence.spec.observation_space
@@ -144,10 +148,16 @@ def stands_at_ends(seen):
     return np.where(at_both | at_one, low + high, 0)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #96196465
+def ever_moves(evidence, name):
+    "(D,) whether a number of a part of what is seen ever changes within an episode; a goal does not"
+    pairs = [(named_part(rows.obs, name), named_part(rows.next_obs, name)) for rows in all_steps(evidence)]
+    return np.any([now != then for now, then in pairs], axis=(0, 1))
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #35d996f7
 def clipped_observation(evidence):
     "Numbers of an observation stand at their smallest or largest value"
     for name, seen in numbers_seen(evidence):
-        share = stands_at_ends(seen)
+        share = stands_at_ends(seen) * ever_moves(evidence, name)
         dims = np.flatnonzero(share)
         if not len(dims): continue
         return Finding(
@@ -203,10 +213,25 @@ def each_by_itself(evidence):
     return evidence.algo.gamma == 0 and bool(found) and max(found) <= .15
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #17426b99
+def foretells_pay(evidence, name):
+    "Whether a part of what chance sees and its actions foretell rewards, and better than if others had been seen"
+    rows = evidence.chance
+    if isinstance(rows.act, dict) or not np.ptp(rows.rew): return False
+    act = rows.act.reshape(len(rows.rew), -1)
+    if act.dtype.kind in "iu":
+        act = np.concatenate([column[:, None] == np.unique(column) for column in act.T], axis=1)
+    obs = named_part(rows.obs, name)
+    others = np.random.default_rng(0).permutation(obs)
+    rew = rows.rew[:, None].astype(float)
+    here, there = (foretold(np.column_stack([seen, act]).astype(float), rew)[0] for seen in (obs, others))
+    return bool(here < .9 * there)
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #71016afd
 def noisy_observation(evidence):
     "No dimension of an observation has to do with what it was a step before"
     for name, seen, together in lasting(evidence):
-        if together > .15 or evidence.algo.gamma == 0: continue
+        if together > .15 or evidence.algo.gamma == 0 or foretells_pay(evidence, name):
+            continue
         return Finding(
             "noisy_observation", f"what dimensions of the observation show correlates by {together:.2f} at most "
             "with what they showed a step before",
@@ -231,10 +256,11 @@ def shaky_observation(evidence):
     if evidence.algo.gamma == 0:
         return None                                       # each step may be a task by itself
     for name, _ in numbers_seen(evidence):
-        obs = rows.obs[name] if name else rows.obs
+        obs = named_part(rows.obs, name)
         dims = np.flatnonzero(is_varied(obs, 50))
         back = taken_back(obs, first)[dims] if len(first) >= 200 else np.zeros(0)
-        if not len(back) or (back < -.3).mean() < .5: continue
+        if not len(back) or (back < -.3).mean() <= .5 or foretells_pay(evidence, name):
+            continue
         return Finding(
             "shaky_observation", f"changes of dimension {told_dims(name, dims[back < -.3])} of the observation "
             f"correlate by {back.min():.2f} with the change before; noise alone has -0.5",
@@ -249,7 +275,7 @@ def stuck_observation(evidence):
     "Now and then an observation is that of the step before, to the last digit"
     rows = evidence.chance
     for name, _ in numbers_seen(evidence):
-        obs, then = ((one[name] if name else one) for one in (rows.obs, rows.next_obs))
+        obs, then = (named_part(one, name) for one in (rows.obs, rows.next_obs))
         alike = (obs == then).all(1)
         varied = is_varied(obs, 50).sum() >= max(2, obs.shape[1] / 2)
         if not varied or not .1 < alike.mean() < 1: continue
@@ -377,7 +403,7 @@ def torn_start(evidence):
     "The first observation of an episode does not belong to those that follow"
     rows = evidence.chance
     for name, seen in numbers_seen(evidence):
-        now, then = ((one[name] if name else one) for one in (rows.obs, rows.next_obs))
+        now, then = (named_part(one, name) for one in (rows.obs, rows.next_obs))
         jumps = first_jumps(rows, now, then)
         dims = np.flatnonzero(is_varied(seen, 50) & (jumps > 5))
         if not len(dims): continue
@@ -407,7 +433,7 @@ def drifting_start(evidence):
     "Each episode begins a little farther along than the one before"
     rows = evidence.chance
     for name, _ in numbers_seen(evidence):
-        drift = drift_of_starts(rows, rows.next_obs[name] if name else rows.next_obs)
+        drift = drift_of_starts(rows, named_part(rows.next_obs, name))
         dims = np.flatnonzero(drift > 100)
         if not len(dims): continue
         return Finding(
@@ -419,7 +445,31 @@ def drifting_start(evidence):
             weight=.9, changes={})
     return None
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #99a05a2d
+def goes_on(rows, obs, next_obs): # of one part of what is seen
+    "(D,) share of the episodes in which a number had moved, and the next one begins with it where it was"
+    begun = np.flatnonzero(ages(rows) == 0)
+    last = next_obs[begun[1:] - 1]
+    moved = last != obs[begun[:-1]]
+    stayed = moved & (obs[begun[1:]] == last)
+    return np.where(moved.sum(0) >= 5, stayed.sum(0) / np.maximum(moved.sum(0), 1), 0.)
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #ab7f177d
+def carried_over(evidence):
+    "A number begins where it ended in the episode before"
+    rows = evidence.chance
+    for name, _ in numbers_seen(evidence):
+        dims = np.flatnonzero(goes_on(rows, named_part(rows.obs, name), named_part(rows.next_obs, name)) > .9)
+        if not len(dims): continue
+        return Finding(
+            "carried_over", f"dimension {told_dims(name, dims)} of the observation begins where it ended in the "
+            "episode before",
+            "an episode is what was left by others, so what is done in one of them counts in all that follow",
+            "does reset set back all that step changes; is an array moved in place that it takes from, and not copied",
+            weight=.85, changes={})
+    return None
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #acddc22f
 SIGHT_CHECKS = [dead_observation, dead_part, copied_part, unscaled_observation, clipped_observation, noisy_observation,
                 shaky_observation, stuck_observation, aliased_state, same_start, torn_start,
-                drifting_start]
+                drifting_start, carried_over]
