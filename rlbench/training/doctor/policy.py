@@ -324,10 +324,11 @@ def greedy_is_worse(evidence):
     error = math.hypot(greedy.std() / math.sqrt(len(greedy)), exploring.std() / math.sqrt(len(exploring)))
     gap = exploring.mean() - greedy.mean()
     if gap <= 3 * error + .5 * abs(exploring.mean()): return None
+    less = "a smaller ent_coef, " * hasattr(evidence.algo, "ent_coef")
     return Finding(
         "greedy_is_worse", f"greedy episodes return {greedy.mean():.4g}, exploring ones {exploring.mean():.4g}",
         "the likeliest action is not the best one: chance gets the policy out of where it would stay for ever",
-        "train longer, a smaller ent_coef, or evaluate as it acts in training",
+        f"train longer, {less}or evaluate as it acts in training",
         weight=.45, changes={},
         numbers={"return, greedy": greedy, "return, exploring": exploring})
 
