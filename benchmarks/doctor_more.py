@@ -344,7 +344,7 @@ MORE_FAULTS = {
     "end: at once": case("hasty_limit", env=spoilt(POLE, end=lambda env, term, trunc: (True, False))),
     "gamma: 1, no end": case("long_sight", **SMALL, gamma=1.),
     "action: a thirtieth": case("narrow_actions", **SMALL | dict(algo=Timid())),
-    "dqn asks itself": case("strange_target", **BRIEF | dict(steps=1300, algo=Impatient(n_step=1))),
+    "dqn asks itself": case("strange_target", "other_target", **BRIEF | dict(steps=1300, algo=Impatient(n_step=1))),
 }
 MORE_HEALTHY = {
     "trpo, Pendulum": case(env=SWING, algo="trpo", steps=8000),
