@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ...core.batch import Batch, columns
-from .evidence import episodes_of, no_better
+from .evidence import episodes_of
 from .findings import Finding, all_rows, all_steps, numbers_seen, seen_whole, told_dims
 from .findings import within_episodes
 
