@@ -93,7 +93,7 @@ FAMILIES = {
         "dqn-defaults-acrobot": Task("Acrobot-v1", "dqn", 30_000, -100, SOLVED),
         "dqn-prioritised": Task(
             "CartPole-v1", "dqn", 50_000, 475, SOLVED,
-            DQN | dict(prioritized_replay_alpha=.6, prioritized_replay_beta="linear(0.4, 1, 50000)")),
+            DQN | dict(prioritized_replay_alpha=.4, prioritized_replay_beta="linear(0.4, 1, 50000)")),
         "dqn-boltzmann": Task(
             "CartPole-v1", "dqn", 50_000, 475, SOLVED,
             DQN | dict(exploration="boltzmann", temperature="linear(1, 0.05, 10000)")),
