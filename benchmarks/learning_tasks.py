@@ -116,7 +116,8 @@ FAMILIES = {
         "dqn-minatar-asterix": minatar("Asterix", "dqn", 500_000, 3, preset="tuned"),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, preset="tuned"),
         "r2d2-cartpole": Task(
-            "rlbench/StatelessCartPole-v0", "r2d2", 200_000, 350, "RLlib's DQN with LSTM, within as many steps"),
+            "rlbench/StatelessCartPole-v0", "r2d2", 200_000, 350, "RLlib's DQN with LSTM, within as many steps",
+            dict(train_freq=16, lr="linear(0.001, 0.0001, 200000)")),
     },
     "values from rollouts": {
         "pqn-cartpole": Task("CartPole-v1", "pqn", 500_224, 490, "CleanRL's PQN, 495.1 within as many steps"),
