@@ -179,6 +179,7 @@ CANDIDATES = dict(                                 # beside the defaults as they
     r2d2={
         "uniform": dict(prioritized_replay_alpha=0.),
         "slow": dict(lr="linear(0.0005, 0.0001, 200000)"),
+        "steep": dict(lr="linear(0.001, 0.0001, 100000)"),
         "calm": dict(train_freq=16),
         "calm, uniform": dict(train_freq=16, prioritized_replay_alpha=0.),
         "calm, no burn-in": dict(train_freq=16, burn_in=0),
