@@ -223,13 +223,17 @@ def clipped_reward(evidence):
         numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #c12fbc17
+def named_part(seen, name):
+    "A part of an observation by its name; all of it, where it has no parts"
+    return seen[name] if name else seen
+
 def numbers_seen(evidence):
     "(name, (n, D) numbers) of each part of the observations that is a vector"
     parts = parts_of(evidence.spec.observation_space) or {"": evidence.spec.observation_space}
     for name, space in parts.items():
         if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or space.dtype.kind != "f":
             continue
-        of = [rows.obs[name] if name else rows.obs for rows in all_steps(evidence)]
+        of = [named_part(rows.obs, name) for rows in all_steps(evidence)]
         yield name, np.concatenate(of)
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #39da2f4d

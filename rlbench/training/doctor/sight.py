@@ -16,15 +16,11 @@ import gymnasium as gym
 import numpy as np
 
 from .evidence import no_better
-from .findings import Finding, all_rows, all_steps, numbers_seen, seen_whole, told_dims
-from .findings import idle_actions, within_episodes
+from .findings import Finding, all_rows, all_steps, idle_actions, named_part, numbers_seen
+from .findings import seen_whole, told_dims, within_episodes
 from .hidden import ages, ends_by_chance, foretold, hidden_state
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #128f2def
-def named_part(seen, name):
-    "A part of an observation by its name; all of it, where it has no parts"
-    return seen[name] if name else seen
-
 def one_state(evidence):
     "Whether a numbered observation is always the same, and could be another"
     space = evidence.spec.observation_space
