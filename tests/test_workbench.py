@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 
+import comm
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
@@ -110,12 +111,17 @@ def test_resets_loads_and_closing_leave_no_widgets_and_no_trainers(bench, tmp_pa
     assert held() == before
 
 
-def test_a_page_is_few_messages(bench):
+def test_a_page_is_few_messages(bench, monkeypatch):
     "Between kernel and page is a queue of a thousand, and what is beyond it is lost: one closed, one opened, and room"
-    bench("CartPole-v1", "dqn")
-    before = len(_instances)
-    bench("CartPole-v1", "dqn")
-    assert len(_instances) - before < 450
+    sent = []
+    monkeypatch.setattr(comm.DummyComm, "publish_msg", lambda self, kind, **told: sent.append(kind))
+    wb = bench("CartPole-v1", "dqn")
+    wb._repr_mimebundle_()
+    opened = sent.count("comm_open")
+    assert 200 < opened < 450
+    assert len(sent) < opened + 100                 # all that a part has become is in the message that opens it
+    wb.close()
+    assert len(sent) < 950
 
 
 @pytest.mark.parametrize("env, algo", [("CartPole-v1", "ppo"), ("MountainCar-v0", "dqn"), ("Pendulum-v1", "sac")])

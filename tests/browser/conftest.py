@@ -18,6 +18,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -182,7 +183,19 @@ def browser(chromium_path):
 
 
 WINDOW = dict(width=1280, height=1600)
+OVERHEARD = [b"comm_open", b"comm_msg", b"comm_close", b"update_states", b"comm_info_reply", b"display_data"]
 FORGET = "if 'wb' in globals(): wb.close()\nget_ipython().reset()"
+
+
+class Overheard(Counter):
+    "What came to a page from its kernels, by kind"
+    def hear(self, socket):
+        self["connections"] += 1
+        socket.on("framereceived", self.note)
+
+    def note(self, frame):
+        frame = frame if isinstance(frame, bytes) else frame.encode()
+        self.update(kind.decode() for kind in OVERHEARD if kind in frame)
 
 
 class OnePage:
@@ -191,6 +204,7 @@ class OnePage:
         self.server = server
         self.context = context
         self.trouble = []
+        self.heard = Overheard()
         self.page = None
 
     def watch(self, request):
@@ -225,6 +239,7 @@ class OnePage:
         page.on("requestfailed", self.failed)
         page.on("request", self.watch)
         page.on("websocket", self.watch)
+        page.on("websocket", self.heard.hear)
 
     def load(self, source):
         "A fresh page and a fresh kernel"
@@ -282,7 +297,8 @@ class Lab(OnePage):
         return place.evaluate(PIXELS)
 
     def tell(self):
-        "Print what the page shows, for the report of a test that failed"
+        "Print what the page has heard and shows, for the report of a test that failed"
+        print(dict(self.heard))
         if self.page: print(self.page.locator("body").inner_text())
 
     def save(self):
@@ -305,6 +321,7 @@ def one_lab(server, browser):
 def lab(one_lab, request):
     failed = request.session.testsfailed
     one_lab.trouble.clear()
+    one_lab.heard.clear()
     yield one_lab
     if request.session.testsfailed > failed:
         one_lab.tell()

@@ -528,6 +528,8 @@ class Page(Furnished):
         self.keys.on_key(lambda key: pressed(player, key, self.order))
         self.keys.observe(lambda change: self.order(player.ask, partial(self.dark, change["new"])), "dark")
         self.keys.observe(lambda change: self.calm(change["new"]), "still")
+        self.publish(player, moving=False)
+        self.widget.introduce()         # with its first words, and before somebody else changes them
 
     def calm(self, on):
         "Less motion is wanted, or not"
