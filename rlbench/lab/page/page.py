@@ -460,9 +460,9 @@ class Tidy(Furniture):
         self.toggles.follow(seen)
 
     def publish(self, owner, moving):
-        "The words, and cards whose time has come"
-        super().publish(owner, moving)
+        "Cards whose time has come, and the words"
         self.show_ready()
+        super().publish(owner, moving)
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #aa60e22d
 def pressed(player, key, order):

@@ -16,7 +16,7 @@ import numpy as np
 from ...core.batch import Batch
 from .evidence import no_better
 from .findings import Finding, all_steps, all_that_followed, effect_after, has_effect, told_dims
-from .findings import within_episodes
+from .findings import episode_numbers, within_episodes
 from .hidden import ages, slopes
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #75591ec8
@@ -215,7 +215,7 @@ FAINT = .03     # of the variance: a sixth of the way from one episode to anothe
 
 def moved_within(rows): # of vectors
     "The largest share of the variance of a number, of those that move, that lies within episodes"
-    episode = np.cumsum(ages(rows) == 0) - 1
+    episode = episode_numbers(rows)
     times = np.bincount(episode)
     obs = rows.obs[:, (rows.obs != rows.next_obs).any(0)].astype(float)
     mean = np.array([np.bincount(episode, column) / times for column in obs.T]).T

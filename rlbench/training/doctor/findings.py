@@ -242,11 +242,15 @@ def told_dims(name, dims):
     return f"{name} " * bool(name) + ", ".join(map(str, dims))
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #a0008c71
+def episode_numbers(rows):
+    "(n,) the episode of the recording that each step belongs to, from 0"
+    ends = rows.term | rows.trunc
+    return np.cumsum(ends) - ends
+
 def within_episodes(rows, lag):
     "Numbers of the rows whose episode goes on for at least `lag` more steps of the recording"
-    ends = rows.term | rows.trunc
-    episode = np.cumsum(ends) - ends
-    there = np.arange(len(ends) - lag)
+    episode = episode_numbers(rows)
+    there = np.arange(len(episode) - lag)
     return there[episode[there] == episode[there + lag]]
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #fce046c5

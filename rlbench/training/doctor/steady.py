@@ -11,8 +11,8 @@ import gymnasium as gym
 import numpy as np
 
 from .findings import Finding, all_that_followed, effects_after, groups_of_actions
-from .findings import within_episodes
-from .hidden import ages, slopes
+from .findings import episode_numbers, within_episodes
+from .hidden import slopes
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #75ad9d3e
 def sureness(y,    # (n,)
@@ -33,7 +33,7 @@ def left_by_states(y, # (n,)
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #c8be4781
 def long_episodes(rows):
     "[numbers of the rows of an episode of ten steps or more, …]"
-    episode = np.cumsum(ages(rows) == 0) - 1
+    episode = episode_numbers(rows)
     whole = [np.flatnonzero(episode == i) for i in range(episode[-1] + 1)]
     return [one for one in whole if len(one) >= 10]
 
