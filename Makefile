@@ -52,4 +52,4 @@ bench-speed: $(STAMP)
 	@$(PY) benchmarks/speed.py
 
 bench-learning: $(STAMP)
-	@$(PY) benchmarks/learning.py
+	@$(PY) benchmarks/learning.py --write

@@ -206,8 +206,8 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "heavy, long": dict(cql_alpha=1., n_epochs=50),
     },
     cql={
+        "lighter": dict(cql_alpha=1.),
         "light": dict(cql_alpha=.1),
-        "heavy": dict(cql_alpha=5.),
     },
     td3_bc={
         "short": dict(n_epochs=50),

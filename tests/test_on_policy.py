@@ -9,7 +9,7 @@ import torch
 from rlbench import Trainer, load
 from rlbench.algos.a2c import A2C
 from rlbench.algos.impala import IMPALA
-from rlbench.algos.ppo import PPO, held_back
+from rlbench.algos.ppo import PPO, held_back, ppo_loss
 from rlbench.algos.trpo import TRPO, conjugate_gradient, flattened, trust_region_step
 from rlbench.core.batch import Batch
 from rlbench.core.spaces import SpaceProblem, Spec
@@ -47,6 +47,37 @@ def test_value_clipping_equals_the_larger_of_two_losses():
     slopes = [torch.autograd.grad(loss.sum(), val, retain_graph=True)[0] for loss in (mine, theirs)]
     torch.testing.assert_close(*slopes)
     assert (slopes[0] == 0).any() and (slopes[0] != 0).any()
+
+
+def test_0_is_the_tightest_clip_of_a_value_and_not_none():
+    "a schedule that ends there never lets go"
+    obs = torch.zeros(4, 3)
+    policy = PPO(hidden=(8,)).nets(Spec(OBS, ACTS["discrete"], 1), torch.Generator().manual_seed(0)).policy
+    batch = Batch(made_up(policy, 4), val=torch.zeros(4), ret=torch.ones(4))
+    v_loss = {}
+    for clip in (0., 1e-9, None):
+        loss, parts = ppo_loss(PPO(clip_range_vf=clip), policy(obs), torch.full((4,), .9), batch)
+        v_loss[clip] = parts["v_loss"].mean().item()
+    assert v_loss[0.] == pytest.approx(1) and v_loss[1e-9] == pytest.approx(1) and v_loss[None] == pytest.approx(.01)
+
+
+@pytest.mark.parametrize("target_kl, updates", [(None, 16), (0., 2), (1e9, 16)])
+def test_a_target_of_0_ends_the_passes_at_once(target_kl, updates):
+    trainer = Trainer("CartPole-v1", "ppo", seed=0, num_envs=2, n_steps=32, batch_size=16, n_epochs=4,
+                      target_kl=target_kl)
+    trainer.until("iteration")
+    assert trainer.updates == pytest.approx(updates, abs=1)
+
+
+@pytest.mark.parametrize("algo", ["ppo", "ppo_kl", "recurrent_ppo"])
+def test_advantages_are_normalised_within_the_rollout_where_that_is_asked_for(algo):
+    settings = dict(seed=0, num_envs=4, n_steps=32, batch_size=32, n_epochs=2, normalize_within="rollout")
+    trainer = Trainer("CartPole-v1", algo, **settings)
+    trainer.until("update", 3)
+    taken = trainer.learner.last
+    adv = taken.data.adv[taken.data.valid] if algo == "recurrent_ppo" else taken.data.adv
+    assert adv.mean().abs() < 1e-5 and adv.std() == pytest.approx(1, abs=1e-4)
+    assert taken.parts.adv.mean().abs() > 1e-3                  # a minibatch of them is lucky or not
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "state_gaussian", "squashed", "beta", "gsde"])

@@ -7,6 +7,7 @@ import torch
 
 from rlbench.algos.streaming import bounded_step
 from rlbench.core.state import same
+from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer
 from tests.cases import differs
 
@@ -228,3 +229,17 @@ def test_nothing_but_the_newest_row_is_learned_from():
     one, two = (Trainer("CartPole-v1", "stream_q", buffer_size=n, **SMALL).run(steps=60) for n in (1, 1000))
     assert differs(one.state()["learners"]["agent"]["actor"], two.state()["learners"]["agent"]["actor"]) == ""
     assert len(one.learner.memory) == 2
+
+
+@pytest.mark.parametrize("algo", ["stream_q", "stream_ac"])
+def test_what_a_mask_forbids_is_never_done(algo):
+    "and a run learns which of the others is best"
+    trainer = Trainer("rlbench/Forbidden-v0", algo, seed=0).run(steps=3000)
+    assert evaluate(trainer, episodes=5).mean > 23              # 27.09 is the best there is, 20 are had by chance
+
+
+@pytest.mark.parametrize("algo", ["stream_q", "stream_ac"])
+def test_nothing_need_be_forgotten(algo):
+    "with gamma=1 and td_lambda=1 intentional steps measure against all that was"
+    trainer = Trainer("CartPole-v1", algo, seed=0, gamma=1., td_lambda=1., step_rule="intentional").run(steps=200)
+    assert all(weight.isfinite().all() for weight in trainer.learner.nets.parameters())

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import torch
 
 from .algorithm import register
-from .dqn import DQN, allowed, valued
+from .dqn import DQN, valued
 from .questions import return_distribution
 from ..buffers.off_policy import project
 from ..core.settings import hp
 from ..core.words import ConfigError
+from ..policies.exploration import allowed
 from ..policies.heads import QNet, expected
 
 # %% ../../nbs/4_algos/431_c51.ipynb #b800b7a4

@@ -31,7 +31,7 @@ def value_gap(q,   # (B, A) values of all actions
 @dataclass(frozen=True)
 class Conservative:
     "Part of the settings of both"
-    cql_alpha: float = hp(1., "α, weight of the gap against the temporal difference", up="it trusts what nobody tried",
+    cql_alpha: float = hp(5., "α, weight of the gap against the temporal difference", up="it trusts what nobody tried",
                           low=0)
 
 # %% ../../nbs/4_algos/454_cql.ipynb #3bd4dfb0

@@ -18,10 +18,11 @@ from ..core.settings import hp
 
 # %% ../../nbs/4_algos/4221_intentional.ipynb #5e48af88
 def drift(mean, x,
-          keep,  # share of the past that is kept at each step, below 1
+          keep,  # share of the past that is kept at each step
           count):# numbers so far, this one included
     "A running mean moves towards the next number, in place; the first number is the mean"
-    mean += (1 - keep) / (1 - keep**count) * (x - mean)
+    share = (1 - keep) / (1 - keep**count) if keep < 1 else 1 / count
+    mean += share * (x - mean)
 
 # %% ../../nbs/4_algos/4221_intentional.ipynb #a86c255d
 REMEMBERED = .999   # share of the past that is kept in the squares of gradients and of errors

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from .algorithm import register
-from .dqn import ValueSettings, allowed, count_actions, mask_of
+from .dqn import ValueSettings, count_actions
 from .ppo import PPO
 from .sac import bootstrapped
 from .td import of_action
@@ -21,7 +21,7 @@ from ..buffers.ring import minibatches
 from ..core.batch import Batch
 from ..core.schedules import Linear, Schedule
 from ..core.settings import hp
-from ..policies.exploration import Exploring
+from ..policies.exploration import Exploring, allowed, mask_of
 from ..policies.networks import MLP
 
 # %% ../../nbs/4_algos/447_pqn.ipynb #109544ec

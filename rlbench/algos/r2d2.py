@@ -14,13 +14,14 @@ import torch
 from torch import nn
 
 from .algorithm import register
-from .dqn import ReplaySettings, ReplayedQ, allowed, count_actions, dqn_target, mask_of
+from .dqn import ReplaySettings, ReplayedQ, count_actions, dqn_target
 from ..buffers.off_policy import rescale, unscale
 from ..buffers.returns import n_step_return
 from ..buffers.sequences import SequenceSampler
 from ..core.batch import Batch, each
 from ..core.schedules import Linear, Schedule
 from ..core.settings import hp
+from ..policies.exploration import allowed, mask_of
 from ..policies.heads import dueling_values
 from ..policies.recurrent import MemoryNet, Carrying
 

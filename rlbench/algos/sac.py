@@ -23,6 +23,7 @@ from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..core.spaces import SpaceProblem, parts_of
+from ..core.words import ConfigError
 from ..policies.bodies import Bodied
 from ..policies.distributions import Noise
 from ..policies.heads import NORMS
@@ -190,9 +191,11 @@ class SACSettings(SlowTargets, EntropySettings):
     masked = True
 
 # %% ../../nbs/4_algos/443_sac.ipynb #909904af
-def check_dropout(share, critic):
-    "SpaceProblem where units should be left out of critics that cannot do without them"
-    if share and not isinstance(critic, BoxCritics):
+def check_critics(algo, critic):
+    "ConfigError, or SpaceProblem, where critics cannot do what the settings ask of them"
+    if (algo.critics_in_target or 0) > algo.n_critics:
+        raise ConfigError(f"critics_in_target={algo.critics_in_target}: expected at most n_critics, {algo.n_critics}")
+    if algo.dropout and not isinstance(critic, BoxCritics):
         raise SpaceProblem("dropout needs actions in a Box with one axis, and body='mlp'; set dropout=0")
 
 # %% ../../nbs/4_algos/443_sac.ipynb #71f87070
@@ -202,7 +205,7 @@ class SACParts(PaidForEntropy, SACSettings):
     def nets(self, spec, rng):
         actor = self.actor(spec, rng, self.target_entropy_scale)
         critic = critics_for(self, spec, rng, norm=self.critic_norm)
-        check_dropout(self.dropout, critic)
+        check_critics(self, critic)
         target = copy.deepcopy(critic).requires_grad_(False)
         return counted(dict(actor, critic=critic, target=target))
 

@@ -17,7 +17,7 @@ from .streaming import RewardScale, Streaming, if_any, notice, online_norm, stre
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
-from ..policies.networks import PolicyNet, head_for
+from ..policies.networks import head_for, policy_of
 
 # %% ../../nbs/4_algos/424_stream_ac.ipynb #6230c8b7
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class StreamACSettings(StepSettings):
 @dataclass(frozen=True)
 class StreamAC(Streaming, WithPolicy, StreamACSettings):
     "Stream AC(λ) (Elsayed, Vasan & Mahmood, 2024)"
-    on_policy = True
+    on_policy = masked = True
 
     def nets(self, spec, rng):
         space = spec.observation_space
@@ -45,7 +45,7 @@ class StreamAC(Streaming, WithPolicy, StreamACSettings):
         sparse = dict(sparsity=self.sparsity, generator=rng)
         net = stream_net(space, outputs=head.size, **sparse, **self.body_for(space, rng, encode))
         value = stream_net(space, outputs=1, **sparse, **self.body_for(space, rng, encode))
-        policy = PolicyNet(net, head)
+        policy = policy_of(net, head, space, spec.action_space)
         nets = dict(if_any(encode), policy=policy, value=value, scale=RewardScale(spec.num_envs))
         nets["policy_traces"] = self.traces(policy, spec.num_envs)
         nets["value_traces"] = self.traces(value, spec.num_envs)

@@ -42,6 +42,8 @@ ACROBOT = dict(
     LINK_MASS_2=above_zero("mass of the second link, kg"),
     LINK_MOI=above_zero("moment of inertia of a link"),
 )
+
+# %% ../../nbs/1_envs/1003_parameters.ipynb #6d1f0e16
 LANDER = dict(
     gravity=Parameter("pulls up, m/s²; below 0", low=-12, high=0),
     enable_wind=Parameter("whether the wind blows"),

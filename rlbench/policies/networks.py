@@ -6,8 +6,8 @@
 __all__ = ['ACTIVATIONS', 'IN_NUMPY', 'LOG_STD', 'HEADS', 'linear', 'linears', 'Perceptron', 'MLP', 'Trunk', 'NumpyMLP',
            'in_numpy', 'CategoricalHead', 'ShiftedHead', 'discrete_head', 'split_mask', 'MultiCategoricalHead',
            'BernoulliHead', 'GaussianHead', 'mean_and_log_std', 'StateGaussianHead', 'Bounded', 'SquashedGaussianHead',
-           'BetaHead', 'DiracHead', 'ProductHead', 'head_for', 'has_mask', 'PolicyNet', 'MaskedPolicyNet', 'policy_net',
-           'follow']
+           'BetaHead', 'DiracHead', 'ProductHead', 'head_for', 'has_mask', 'PolicyNet', 'MaskedPolicyNet', 'policy_of',
+           'policy_net', 'follow']
 
 # %% ../../nbs/2_policies/22_networks.ipynb #54107f61
 import copy
@@ -363,6 +363,12 @@ class MaskedPolicyNet(PolicyNet):
     def forward(self, obs):
         return self.head.masked(self.net(obs), obs["action_mask"])
 
+# %% ../../nbs/2_policies/22_networks.ipynb #e116dbb8
+def policy_of(net, head, observation_space, action_space):
+    "A network and its head as a policy, which obeys an action mask where observations bring one"
+    kind = MaskedPolicyNet if has_mask(observation_space, action_space, head.choices) else PolicyNet
+    return kind(net, head)
+
 # %% ../../nbs/2_policies/22_networks.ipynb #3839a785
 def policy_net(observation_space, action_space, hidden, generator, activation="tanh",
                box="gaussian", # kind of distribution for a Box, a key of HEADS
@@ -370,8 +376,7 @@ def policy_net(observation_space, action_space, hidden, generator, activation="t
     "The network that makes a distribution over actions of observations"
     head = head_for(action_space, box)
     net = MLP(observation_space, hidden, head.size, .01, generator, activation, encode)
-    kind = MaskedPolicyNet if has_mask(observation_space, action_space, head.choices) else PolicyNet
-    return kind(net, head)
+    return policy_of(net, head, observation_space, action_space)
 
 # %% ../../nbs/2_policies/22_networks.ipynb #b4826501
 @torch.no_grad()

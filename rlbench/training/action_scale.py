@@ -12,6 +12,7 @@ from ..core.batch import TextTable
 from ..core.spaces import parts_of
 from ..policies.networks import (BetaHead, DiracHead, GaussianHead, ProductHead, SquashedGaussianHead,
                                        StateGaussianHead)
+from ..policies.state_noise import ExploringHead
 
 # %% ../../nbs/6_training/605_action_scale.ipynb #0e911f54
 DRAWN = "what was drawn, in the environment's units; beyond the bounds too"
@@ -20,6 +21,8 @@ AS_CUT = "in the environment's units, and cut at the bounds where the environmen
 HOW = { # head -> distribution, from outputs to actions, what is stored
     GaussianHead: ("normal, one deviation for all states", f"outputs are the mean, {AS_CUT}", DRAWN),
     StateGaussianHead: ("normal", f"outputs are mean and ln deviation, {AS_CUT}", DRAWN),
+    ExploringHead: ("normal, of a noise that depends on the state and is kept for some steps",
+                    f"outputs are the mean, {AS_CUT}", DRAWN),
     SquashedGaussianHead: ("tanh of a normal", "tanh, then stretched from [-1, 1] to the bounds", SENT),
     BetaHead: ("Beta", "1 + softplus gives both parameters; stretched from [0, 1] to the bounds", SENT),
     DiracHead: ("one action", "tanh, then stretched from [-1, 1] to the bounds", SENT),

@@ -12,6 +12,7 @@ from ..algos.algorithm import algorithms, get
 from ..core.batch import TextTable
 from ..core.config import Config, Explanation, Explanations
 from ..core.settings import fields_of, plain
+from ..core.words import ConfigError
 from .meanings import explained
 from .runs import RunSettings
 from .setup import TrainerSettings
@@ -46,6 +47,9 @@ def each_once(found): # Explanations, one for each section
 def explain(name,       # of a setting, of a number that a run tells, or of an algorithm
             algo=None): # name of an algorithm; None: as all have it
     "What a setting or a number means -> Explanations; of an algorithm all settings. ConfigError names the nearest"
+    if name == "action_scale":
+        raise ConfigError("action_scale depends on the actions of an environment: ask a run, "
+                          "trainer.explain('action_scale')")
     if algo is not None:
         return explained(config_of(dict(agent=get(algo))), name, [algo])
     known = algorithms()

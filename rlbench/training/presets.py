@@ -136,7 +136,7 @@ FROM_DATA = {
     ("Pendulum-v1", "td3_bc"): Preset("td3-bc-pendulum", 0, dict(
         bc_alpha=40., critic_lr=3e-3, lr=3e-3, gamma=.97, tau=.02, n_epochs=75)),
     ("Pendulum-v1", "cql"): Preset("cql-pendulum", 0, dict(
-        lr=1e-3, critic_lr=3e-3, gamma=.95, tau=.02, n_epochs=25, batch_size=128, hidden=[64, 64])),
+        cql_alpha=1., lr=1e-3, critic_lr=3e-3, gamma=.95, tau=.02, n_epochs=25, batch_size=128, hidden=[64, 64])),
     ("CartPole-v1", "gail"): Preset("gail-cartpole", 40_960, dict(
         gamma=.98, gae_lambda=.8, ent_coef=0., n_steps=32)),
 }

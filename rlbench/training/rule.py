@@ -244,7 +244,7 @@ class Rule(RunState):
 
     def learn(self, learner):
         "One step on the next minibatch that is owed"
-        return self.tell(Event("learn", learner.name, learner.learn(), left=learner.last.left))
+        return self.tell(Event("learn", learner.name, learner.learn(), left=len(learner.todo)))
 
     def tell(self, event, *moments):
         "An event has ended: note when it began, and show it to all who watch"

@@ -198,6 +198,7 @@ HEADING = 26        # pixels, the line above all tiles
 CAPTION = 20        # pixels, the line above a tile
 NARROWEST = 400     # pixels of a tile's place, however narrow it is
 
+# %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #d93ec349
 def flow(sizes,  # (width, height) of every tile
          width): # of a row, at most; a wider tile has a row for itself
     "Left upper corner of every tile's place, and (width, height) of it all"
