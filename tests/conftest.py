@@ -41,3 +41,9 @@ def pytest_collection_finish():
 @pytest.fixture(scope="session")
 def small_settings():
     return small
+
+
+@pytest.fixture(scope="session")
+def rlax():
+    "Another implementation of what learning is made of"
+    return pytest.importorskip("rlax", reason="pip install 'rlbench[peers]'")

@@ -24,11 +24,6 @@ ALL = dict(dueling=True, noisy=True, prioritized_replay_alpha=.6, n_step=3)
 HOW = [("dqn", ALL), ("iqn", ALL), ("qr_dqn", ALL | dict(double=False)), ("c51", dict(double=False, n_step=1))]
 
 
-@pytest.fixture(scope="module")
-def rlax():
-    return pytest.importorskip("rlax", reason="pip install 'rlbench[peers]'")
-
-
 def columns(seed, rows=6, actions=3, parts=7):
     "Random numbers of two networks, and rows to compare them on"
     rng = np.random.default_rng(seed)

@@ -290,11 +290,6 @@ def test_what_does_not_fit_is_named(call, words):
 
 
 # a peer's functions: rlax knows discounts per step and no truncation, so an end is a discount of 0 there
-@pytest.fixture(scope="module")
-def rlax():
-    return pytest.importorskip("rlax", reason="pip install 'rlbench[peers]'")
-
-
 def peer_data(seed):
     x = experience(seed, T=15, N=1)
     x["trunc"][:], x["valid"][:] = False, True
