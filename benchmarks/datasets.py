@@ -22,6 +22,7 @@ from benchmarks import dataset_rules as rules
 from rlbench.buffers.datasets import digest, load_ring, returns_in, save_ring
 from rlbench.buffers.ring import Ring
 from rlbench.core.batch import Batch
+from rlbench.core.words import unknown
 from rlbench.envs.find import make
 
 HOME = Path.home() / ".cache" / "rlbench"
@@ -141,8 +142,7 @@ def check_same(name, ring):
 
 def dataset(name, folder=HOME):
     "The path of a data set's file, made if it is not there"
-    if name not in RECIPES:
-        raise ValueError(f"no data set {name!r}; there are {', '.join(RECIPES)}")
+    if name not in RECIPES: raise ValueError(unknown("data set", name, RECIPES))
     path = Path(folder) / f"{name}.rlb"
     if not path.exists():
         ring = played(RECIPES[name])
@@ -152,10 +152,12 @@ def dataset(name, folder=HOME):
 
 
 def main():
-    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    args.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RECIPES)} (default: all)")
-    args.add_argument("--folder", default=HOME, help="where the files are")
-    args = args.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(RECIPES)} (default: all)")
+    parser.add_argument("--folder", default=HOME, help="where the files are")
+    args = parser.parse_args()
+    for name in args.names:
+        if name not in RECIPES: parser.error(unknown("data set", name, RECIPES))
     for name in args.names or RECIPES:
         path = dataset(name, args.folder)
         ring = load_ring(path)
