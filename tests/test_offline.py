@@ -25,7 +25,7 @@ def test_a_data_set_is_made_once_and_is_the_same_every_time(tmp_path):
     ring = load_ring(path)
     assert digest(ring) == digest(played(RECIPES["cartpole-expert"]))
     assert check_same("cartpole-expert", ring).startswith("the same")
-    with pytest.raises(ValueError, match="no data set 'cartpole'; there are cartpole-expert"):
+    with pytest.raises(ValueError, match="unknown data set 'cartpole'; did you mean 'cartpole-"):
         dataset("cartpole", tmp_path)
 
 
