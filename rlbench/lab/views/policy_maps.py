@@ -13,7 +13,7 @@ from ...core.spaces import clipped_to
 from ...envs.actions import action_names
 from ..pictures import widgets
 from ..pictures.components import reveal, styled
-from ..pictures.drawing import BAR, colour, short
+from ..pictures.drawing import BAR, colour, on_scale
 from .value_views import SurfacePicture, ValueSurface, is_vector
 
 # %% ../../../nbs/8_lab/2_views/22_policy_maps.ipynb #5eae83af
@@ -117,5 +117,6 @@ class PolicyMap(ValueSurface):
         where = "here" if self.plane.others.follow.value else "at the cross"
         if self.discrete:
             return f"{self.names[int(val)]} {where}; from dark to bright: {', '.join(self.names[:9])}"
-        dark, bright = map(short, self.picture.range)
-        return f"{self.names[self.which.value]} {short(float(val))} {where}; dark {dark} … bright {bright}"
+        low, high = self.picture.range
+        here, dark, bright = (on_scale(float(x), low, high) for x in (val, low, high))
+        return f"{self.names[self.which.value]} {here} {where}; dark {dark} … bright {bright}"

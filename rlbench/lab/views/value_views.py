@@ -21,7 +21,7 @@ from ...envs.observations import observation_names, with_unit
 from ...envs.tabular import action_values, evaluate_policy, model_of, solve
 from ..pictures import widgets
 from ..pictures.components import StateGrid, reveal, styled
-from ..pictures.drawing import BAR, VIRIDIS, colour, draw_colour_bar, short, span_of
+from ..pictures.drawing import BAR, VIRIDIS, colour, draw_colour_bar, on_scale, short, span_of
 from ..pictures.figures import Picture, cover
 from .pins import FromHere
 from .views import View, answers, state_values
@@ -528,7 +528,8 @@ class ValueSurface(PlaneView):
 
     def told(self, val):
         "The value at the cross, and what the colours mean, in words"
-        here, dark, bright = map(short, (float(val), *self.picture.range))
+        low, high = self.picture.range
+        here, dark, bright = (on_scale(float(x), low, high) for x in (val, low, high))
         where = "here" if self.plane.others.follow.value else "at the cross"
         return f"value {where} {here}; dark {dark} … bright {bright}"
 
