@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['clipped_surrogate', 'held_back', 'RolloutSettings', 'ActorCriticSettings', 'PPOSettings', 'ppo_loss', 'Rollouts',
-           'Normalising', 'PPO']
+           'PPO']
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #ca5b5887
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class RolloutSettings(Bodied, Algorithm):
     gae_lambda: float = hp(.95, "λ of the advantage estimate", up="the critic is not to be trusted", low=0, high=1)
     n_steps: int = hp(256, "steps of each environment in a rollout", up="rewards come late",
                       low=1, high=1_000_000, live=False)
-    normalize_advantage: bool = hp(True, "advantages to mean 0 and deviation 1")
+    normalize_advantage: bool = hp(True, "advantages of a minibatch to mean 0 and deviation 1")
     normalize_obs: bool = hp(False, "observations to running mean 0 and deviation 1", live=False)
     normalize_reward: bool = hp(False, "rewards in units of the root mean square of their discounted sum", live=False)
     distribution: str = hp("gaussian", "of actions in a Box: one deviation, or one for each state; inside the box; "
@@ -57,7 +57,7 @@ class RolloutSettings(Bodied, Algorithm):
 
     def scaled(self, adv,
                worth):  # what a reward of 1 counts for
-        "Advantages as the loss takes them: with mean 0 and deviation 1"
+        "Advantages of a minibatch as the loss takes them: with mean 0 and deviation 1"
         if not self.normalize_advantage or len(adv) < 2: return adv * worth
         std, mean = torch.std_mean(adv)
         return (adv - mean) / (std + 1e-8)
@@ -86,8 +86,6 @@ class PPOSettings(ActorCriticSettings):
                                       up="learning is steady but slow", low=0)
     clip_range_vf: float | Schedule | None = hp(None, "largest useful change of a value, in units of the return, or "
                                                 "of scaled rewards", up="the critic lags behind", low=0)
-    normalize_within: str = hp("minibatch", "what advantages are normalised within, if they are",
-                               choices=("minibatch", "rollout"), live=False)
     n_epochs: int = hp(10, "passes over a rollout", up="steps are dear", low=1, high=10_000)
     batch_size: int = hp(128, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
     target_kl: float | None = hp(None, "KL from the old policy above which the rest of the passes is skipped",
@@ -100,7 +98,7 @@ def ppo_loss(algo, pi, val, # of today, val (B,)
     "The loss of a minibatch, and its parts"
     log_ratio = pi.logp(batch.act) - batch.logp
     ratio = log_ratio.exp()
-    adv = algo.scaled(batch.adv, worth) if algo.normalize_within == "minibatch" else batch.adv
+    adv = algo.scaled(batch.adv, worth)
     surr = clipped_surrogate(ratio, adv, algo.clip_range)
     if algo.clip_range_vf is not None:
         val = held_back(val, batch, algo.clip_range_vf / worth)
@@ -161,24 +159,10 @@ class Rollouts(WithPolicy):
         next_val = self.values(nets, batch.next_obs)
         return batch.rew + self.gamma * ~batch.term * next_val - self.values(nets, batch.obs)
 
-# %% ../../nbs/4_algos/441_ppo.ipynb #3066928f
-class Normalising(Rollouts):
-    "Part of PPO: advantages of a rollout may be taken as one, before it is cut"
-
-    def targets(self, nets, rows, noise):
-        data, todo = super().targets(nets, rows, noise)
-        self.normalise(nets, data)
-        return data, todo
-
-    def normalise(self, nets, data, valid=...):
-        "Advantages of the valid rows of a rollout as the loss takes them, where it takes them all at once"
-        if self.normalize_within == "rollout":
-            data.adv[valid] = self.scaled(data.adv[valid], nets.scale.worth)
-
 # %% ../../nbs/4_algos/441_ppo.ipynb #fef67955
 @register("ppo")
 @dataclass(frozen=True)
-class PPO(Normalising, PPOSettings):
+class PPO(Rollouts, PPOSettings):
     "Proximal policy optimisation (Schulman et al., 2017), clipped, discrete and continuous"
 
     def optimiser(self, group, parameters):

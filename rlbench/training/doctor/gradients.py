@@ -69,7 +69,7 @@ def policy_terms(algo, nets, rows):
                                           (worth * (val - rows.ret)).square().mean())]
     if set(algo.groups(nets)) == {"value"}: return dict(value=critic)
     adv = rows.adv
-    if isinstance(algo, Rollouts) and getattr(algo, "normalize_within", "minibatch") == "minibatch":
+    if isinstance(algo, Rollouts) and "price" not in nets:
         adv = RolloutSettings.scaled(algo, adv, worth)
     gain = gain_of(algo, pi.logp(rows.act), rows, adv)
     terms = [Term("advantages", 1., -gain), Term("entropy", algo.ent_coef, -pi.entropy().mean()), *critic]

@@ -268,8 +268,7 @@ def advantages_of(found):
     if adv is None or adv.shape != found.before.adv.shape:
         return found.before.adv
     algo = found.learner.algo
-    taken_at_once = getattr(algo, "normalize_within", "minibatch") == "rollout"
-    return algo.scaled(adv, 1.) if hasattr(algo, "scaled") and not taken_at_once else adv
+    return algo.scaled(adv, 1.) if hasattr(algo, "scaled") else adv
 
 def told_push(found, table):
     "What steps did that they are not for, in words; nothing where all is well"
