@@ -9,8 +9,13 @@ WORLDS = {                                         # what chance returns, and wh
     "LunarLander-v3": (-170, 250),
     "Pendulum-v1": (-1240, -150),
     "MountainCarContinuous-v0": (-33, 94),
+    "InvertedPendulum-v5": (5, 1000),
+    "InvertedDoublePendulum-v5": (47, 9300),
+    "Reacher-v5": (-44, -5),
     "LunarLanderContinuous-v3": (-170, 250),
     "MinAtar/Breakout-v1": (.4, 10),
+    "MinAtar/SpaceInvaders-v1": (4, 30),
+    "MinAtar/Asterix-v1": (.3, 4),
     "MountainCar-v0": (-200, -110),
     "rlbench/StatelessCartPole-v0": (22, 500),
     "rlbench/RepeatAfterMe-v0": (0, 31),
@@ -26,10 +31,12 @@ BOXES = ("Pendulum-v1", "MountainCarContinuous-v0")
 BOTH = CHOICES + BOXES
 ROLLOUTS = dict(zip(BOTH, (40_000, 40_000, 150_000, 60_000, 40_000, 20_000)))
 SHORT = dict(zip(BOTH, (40_000, 40_000, 80_000, 20_000, 40_000, 20_000)))
-REPLAYS = dict(zip(CHOICES, (20_000, 20_000, 50_000, 30_000)))
-SLOW = dict(zip(CHOICES, (20_000, 20_000, 30_000, 10_000)))
-ACTIONS = {"Pendulum-v1": 5_000, "MountainCarContinuous-v0": 5_000, "LunarLanderContinuous-v3": 10_000}
-STREAMS = dict.fromkeys(CHOICES[:3], 20_000) | {CHOICES[3]: 5_000}
+PIXELS = ("MinAtar/SpaceInvaders-v1", "MinAtar/Asterix-v1")
+REPLAYS = dict(zip(CHOICES, (20_000, 20_000, 50_000, 30_000))) | dict.fromkeys(PIXELS, 30_000)
+SLOW = dict(zip(CHOICES, (20_000, 20_000, 30_000, 10_000))) | dict.fromkeys(PIXELS, 10_000)
+PUSHES = ("InvertedPendulum-v5", "InvertedDoublePendulum-v5", "Reacher-v5")
+ACTIONS = dict.fromkeys((*BOXES, *PUSHES), 5_000) | {"LunarLanderContinuous-v3": 10_000}
+STREAMS = dict.fromkeys(CHOICES[:3], 20_000) | dict.fromkeys((CHOICES[3], *PIXELS), 5_000)
 REMEMBERED = dict.fromkeys(("rlbench/StatelessCartPole-v0", "rlbench/RepeatAfterMe-v0"), 40_000)
 COUNTED = dict.fromkeys((
     "rlbench/CliffWalk-v0",
@@ -60,14 +67,14 @@ STEPS = dict(                                      # of the environment, at most
     trpo=SHORT,
     impala=SHORT,
     reinforce=SHORT,
-    pqn=dict(zip(CHOICES, (80_000, 80_000, 150_000, 60_000))),
+    pqn=dict(zip(CHOICES, (80_000, 80_000, 150_000, 60_000))) | dict.fromkeys(PIXELS, 60_000),
     dqn=REPLAYS,
     c51=SLOW,
     qr_dqn=SLOW,
     iqn=SLOW,
     rainbow=SLOW,
     stream_q=STREAMS,
-    stream_ac=STREAMS | dict.fromkeys(BOXES, 20_000),
+    stream_ac=dict.fromkeys(CHOICES[:3], 20_000) | {CHOICES[3]: 5_000} | dict.fromkeys(BOXES, 20_000),
     sac=dict.fromkeys(BOXES, 5_000) | dict.fromkeys(CHOICES, 4_000),
     td3=ACTIONS,
     ddpg=ACTIONS,
