@@ -42,10 +42,10 @@ class Hooks:
         "A row of metrics was added"
 
     def on_evaluate_start(self, trainer):
-        "A greedy evaluation begins (in runs with eval_every)"
+        "A greedy evaluation begins (in runs on disk)"
 
     def on_evaluate_end(self, trainer, evaluation):
-        "It ended with these returns: an Evaluation, or {behaviour: Evaluation} of several"
+        "It ended and was not given up, with these returns: an Evaluation, or {behaviour: Evaluation} of several"
 
     def on_checkpoint_loaded(self, trainer):
         "The trainer was restored from a file"

@@ -8,7 +8,7 @@ __all__ = ['Evaluation', 'Played', 'running', 'begin_anew', 'cut_short', 'evalua
 # %% ../../nbs/6_training/65_evaluate.ipynb #06bdd9d7
 import contextlib
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class Evaluation:
     "Returns and lengths of episodes"
     returns: np.ndarray # (episodes,) undiscounted
     lengths: np.ndarray # (episodes,) steps
+    steps: int = 0      # that the environments took, with those of episodes that do not count
 
     @property
     def mean(self):
@@ -51,10 +52,11 @@ class Played(dict):
         "True when every row has played that many"
         return bool(self) and min(map(len, self.values())) >= share
 
-    def counted(self, share):
+    def counted(self, share, steps):
         "The first so many of each row -> Evaluation"
         episodes = [episode for row in sorted(self) for episode in self[row][:share]]
-        return Evaluation(np.array([one.ret for one in episodes]), np.array([one.length for one in episodes]))
+        returns = np.array([one.ret for one in episodes])
+        return Evaluation(returns, np.array([one.length for one in episodes]), steps)
 
 # %% ../../nbs/6_training/65_evaluate.ipynb #d46957f5
 def running(episodes, rows):
@@ -92,11 +94,15 @@ def cut_short(env, longest):
 def play_to_end(env, obs, actors,
                 learners, # {behaviour: …} of those who act greedily; the others do as they always do
                 share,    # episodes of every row
-                longest): # steps after which an episode is cut
-    "{behaviour: Played} of environments that stand at `obs`, once every row has played its share"
+                longest,  # steps after which an episode is cut
+                most):    # steps of all environments, after which it is given up
+    "({behaviour: Played}, steps) once every row has played its share; ({}, steps) where that takes more than `most`"
     played = {name: Played() for name in actors}
     nobody = np.zeros(0, bool)
+    steps = 0
     while not all(one.complete(share) for one in played.values()):
+        steps += env.num_envs
+        if steps > most: return {}, most
         acts = {name: actor.act(obs[name], greedy=name in learners)[0] for name, actor in actors.items()}
         for name, step in env.step(acts).items():
             actors[name].begin(step.first)
@@ -105,7 +111,7 @@ def play_to_end(env, obs, actors,
         for name, cut in cut_short(env, longest).items():
             actors[name].begin(np.isin(np.arange(len(obs[name])), [one.env for one in cut]))
             played[name].add(nobody, cut)
-    return played
+    return played, steps
 
 # %% ../../nbs/6_training/65_evaluate.ipynb #ca6553c1
 def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or file
@@ -113,16 +119,19 @@ def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or f
              seed=1,       # of the evaluation's own environments
              num_envs=10,  # environments side by side; each plays episodes / num_envs, rounded up
              longest=10_000, # steps after which an episode is cut, for tasks without a time limit
-             greedy=True): # False: those who learn act as they do in training, and try things out
+             greedy=True,  # False: those who learn act as they do in training, and try things out
+             most=inf):    # steps of all environments together, after which it is given up -> None
     "Returns of the policy on fresh environments -> Evaluation; of several behaviours {name: Evaluation}"
     trainer = trainer_of(trainer)
     episodes = whole_number("evaluate: episodes", episodes, low=1)
     num_envs = min(whole_number("evaluate: num_envs", num_envs, low=1), episodes)
     longest = whole_number("evaluate: longest", longest, low=1)
+    most = most if most == inf else whole_number("evaluate: most", most, low=1)
     check_flags(greedy=greedy)
     begin, actors = visitors(trainer, whole_number("evaluate: seed", seed))
     with contextlib.closing(fresh_envs(trainer, num_envs)) as env:
         share = ceil(episodes / env.num_envs)             # a vector from outside has as many as it has
-        played = play_to_end(env, env.reset(begin), actors, trainer.learners if greedy else {}, share, longest)
-    found = {name: one.counted(share) for name, one in played.items()}
-    return found if len(found) > 1 else next(iter(found.values()))
+        obs = env.reset(begin)
+        played, steps = play_to_end(env, obs, actors, trainer.learners if greedy else {}, share, longest, most)
+    found = {name: one.counted(share, steps) for name, one in played.items()}
+    return found if len(found) > 1 else next(iter(found.values()), None)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RunSettings', 'unit_of', 'crossed', 'finite', 'as_csv', 'MetricsFiles', 'Status', 'mark_of', 'found_by_name',
-           'steps_of', 'evaluation_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'Shortfall', 'standing',
-           'best_file', 'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until', 'take_up']
+           'evaluation_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'Shortfall', 'standing', 'best_file',
+           'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until', 'take_up']
 
 # %% ../../nbs/6_training/67_runs.ipynb #1cf0b57b
 import csv
@@ -16,7 +16,6 @@ import time
 import warnings
 from collections import Counter
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 
 import numpy as np
@@ -44,8 +43,8 @@ class RunSettings:
     eval_every: int | None = hp(None, "environment steps (or updates) between two greedy evaluations; none: 10,000, "
                                       "and as seldom as they are a tenth of all steps; 0: no evaluation, and the best "
                                       "is the best in training", up="evaluation takes long", low=0, live=False)
-    eval_episodes: int = hp(10, "greedy episodes in an evaluation; half as many more are played as in training",
-                            up="returns vary", low=1, high=1_000_000, live=False)
+    eval_episodes: int = hp(10, "greedy episodes in an evaluation", up="returns vary", low=1, high=1_000_000,
+                            live=False)
     tensorboard: bool = hp(False, "also write TensorBoard event files", live=False)
 
 # %% ../../nbs/6_training/67_runs.ipynb #6a378098
@@ -146,36 +145,29 @@ def mark_of(trainer, who):
 
 # %% ../../nbs/6_training/67_runs.ipynb #3bcb00fb
 def found_by_name(trainer, found):
-    "{behaviour: Evaluation} of what `evaluate` gave, which is a bare one of a single behaviour"
+    "{behaviour: Evaluation} of what `evaluate` gave: a bare one of a single behaviour, or nothing"
+    if found is None: return {}
     return found if isinstance(found, dict) else dict.fromkeys(trainer.actors, found)
 
-# %% ../../nbs/6_training/67_runs.ipynb #907ea126
-def steps_of(trainer, found):
-    "Steps that an evaluation took"
-    return max(int(one.lengths.sum()) for one in found_by_name(trainer, found).values())
-
 # %% ../../nbs/6_training/67_runs.ipynb #4cc2ba1e
-def evaluation_row(trainer, found, tried): # evaluations of greedy and of exploring play
-    "They as a row of metrics"
-    row = dict(steps=trainer.steps, updates=trainer.updates)
-    exploring = found_by_name(trainer, tried)
+def evaluation_row(trainer, found, most): # what `evaluate` gave, and the steps that it was given
+    "An evaluation as a row of metrics; of one that was given up its steps alone"
+    row = dict(steps=trainer.steps, updates=trainer.updates, eval_steps=most)
     for who, one in found_by_name(trainer, found).items():
         mark = mark_of(trainer, who)
         row[f"{mark}eval_mean"] = one.mean
         row[f"{mark}eval_std"] = one.std
         row[f"{mark}eval_length"] = float(one.lengths.mean())
-        row[f"{mark}explore_mean"] = exploring[who].mean
-        row[f"{mark}explore_std"] = exploring[who].std
-    row["eval_steps"] = steps_of(trainer, found) + steps_of(trainer, tried)
+        row["eval_steps"] = one.steps
     return row
 
 # %% ../../nbs/6_training/67_runs.ipynb #007140dd
-def tell_evaluation(trainer, episodes, hooks):
-    "Evaluate, and tell hooks when it begins and ends -> what `evaluate` gave"
+def tell_evaluation(trainer, episodes, most, hooks):
+    "Evaluate, and tell hooks when it begins, and when it has ended and was not given up -> what `evaluate` gave"
     for hook in hooks:
         hook.on_evaluate_start(trainer)
-    found = evaluate(trainer, episodes)
-    for hook in hooks:
+    found = evaluate(trainer, episodes, most=most)
+    for hook in hooks if found else []:
         hook.on_evaluate_end(trainer, found)
     return found
 
@@ -255,15 +247,27 @@ def draw_row(events, row, unit):
     for name, value in row.items():
         if name != unit: events.add_scalar(name, value, row[unit])
 
+# %% ../../nbs/6_training/67_runs.ipynb #e0488afe
+def was_given_up(row):
+    "True of an evaluation that tells no return"
+    return not any(name.endswith("eval_mean") for name in row)
+
 # %% ../../nbs/6_training/67_runs.ipynb #7c33d074
+def room_for_evaluation(run, now):
+    "Steps that an evaluation may take, so that all of them are at most a tenth; no limit where a beat is set"
+    limited = run.settings.eval_every is None and run.unit == "steps"
+    return now // 10 - sum(row["eval_steps"] for row in run.evaluations) if limited else math.inf
+
+# %% ../../nbs/6_training/67_runs.ipynb #a197a7c0
 def evaluation_due(run, trainer, before, now):
     "Is there an evaluation between two counts: by the beat that was set, or as far as a tenth of all steps goes?"
     every = run.settings.eval_every
     if every is not None: return every and crossed(before, now, every)
-    if not crossed(before, now, 10_000): return False
     lengths = [episodes.mean_length for episodes in trainer.env.episodes.values()]
-    expected = max(1.5 * run.settings.eval_episodes * max(lengths), *run.evaluations[-1:], 0)
-    return run.unit == "updates" or sum(run.evaluations) + expected <= now / 10
+    expected = run.settings.eval_episodes * max(lengths)
+    for row in run.evaluations[-1:]:
+        expected = max(expected, row["eval_steps"] * (5 if was_given_up(row) else 1))
+    return crossed(before, now, 10_000) and expected <= room_for_evaluation(run, now)
 
 # %% ../../nbs/6_training/67_runs.ipynb #9b9150f0
 class RunFolder:
@@ -279,7 +283,7 @@ class RunFolder:
         self.events = None                                # TensorBoard's writer, if asked for
         self.before = 0                                   # where the run stood at the last event
         self.told = 0                                     # rows of the trainer's metrics that are written
-        self.evaluations = []                             # steps that each evaluation took
+        self.evaluations = []                             # their rows
         self.started = time.time()
 
     def __call__(self, trainer, event):
@@ -290,7 +294,7 @@ class RunFolder:
         for row in self.new_rows(trainer, before):
             self.write(row)
         if evaluation_due(self, trainer, before, now):
-            self.evaluate(trainer)
+            self.evaluate(trainer, room_for_evaluation(self, now))
         if crossed(before, now, self.settings.checkpoint_every):
             self.checkpoint(trainer)
 
@@ -307,12 +311,11 @@ class RunFolder:
         self.metrics.add(row | dict(time=round(time.time() - self.started, 3)))
         if self.events: draw_row(self.events, row, self.unit)
 
-    def evaluate(self, trainer):
-        "How well it plays, greedily and half as often as in training, as a row of metrics; everybody's best is kept"
-        found = tell_evaluation(trainer, self.settings.eval_episodes, self.hooks)
-        tried = evaluate(trainer, ceil(self.settings.eval_episodes / 2), greedy=False)
-        row = evaluation_row(trainer, found, tried)
-        self.evaluations.append(row["eval_steps"])
+    def evaluate(self, trainer, most):
+        "How well it plays, as a row of metrics; everybody's best is kept. Given up after so many steps"
+        found = tell_evaluation(trainer, self.settings.eval_episodes, most, self.hooks)
+        row = evaluation_row(trainer, found, most)
+        self.evaluations.append(row)
         self.write(row)
         for who, one in found_by_name(trainer, found).items():
             keep_best(trainer, who, one.mean, self.status, self.unit)
@@ -342,7 +345,7 @@ def take_up(run, trainer):
         kept = rows_until(run.metrics.read(), run.unit, run.before)
         run.status.read()
     run.metrics.write(kept)
-    run.evaluations = [steps for steps, _ in numbers_in(kept, "eval_steps")]
+    run.evaluations = [row for _, row in numbers_in(kept, "eval_steps")]
     run.started -= sum(seconds for seconds, _ in numbers_in(kept[-1:], "time"))
     for row in trainer.metrics.rows[-1:]:
         if "fresh_episodes" in row and not any("fresh_episodes" in one for one in kept[-1:]):
