@@ -106,7 +106,12 @@ SMALL = dict(hidden=[64, 64], batch_size=128)
 UNSCALED = dict(normalize_reward=False)
 SCALED = dict(normalize_reward=True)
 # "settling" ends where these runs end, which no default can know: it tells what a schedule would bring
-COUNTING = {"slow": dict(lr=.1), "rarely": dict(epsilon=.03), "settling": dict(lr="linear(0.5, 0.05, 40000)")}
+COUNTING = {
+    "slow": dict(lr=.1),
+    "rarely": dict(epsilon=.03),
+    "settling": dict(lr="linear(0.5, 0.05, 40000)"),
+    "optimistic": dict(initial=1.),
+}
 FRESH = dict(exploration="gaussian", exploration_noise=.1)
 CANDIDATES = dict(                                 # beside the defaults as they stand
     ppo={
@@ -227,7 +232,7 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "airl": dict(verdict="airl"),
         "quick judge": dict(judge_lr=1e-3),
     },
-    qlearning=COUNTING | {"optimistic": dict(initial=1.)},
+    qlearning=COUNTING,
     count_bonus={
         "slow": dict(lr=.1),
         "curious": dict(bonus_coef=1.),
