@@ -78,8 +78,8 @@ FAMILIES = {
             dict(env_settings=dict(map_name="8x8", is_slippery=False))),
     },
     "streaming": {
-        "stream-q-cartpole": Task(
-            "CartPole-v1", "stream_q", 50_000, 475, NO_PEER + "; the worst seed at 400"),
+        "stream-q-cartpole": tuned(
+            "CartPole-v1", "stream_q", 475, NO_PEER + "; the worst seed at 400"),
         "stream-q-intentional": Task(
             "CartPole-v1", "stream_q", 50_000, 475, NO_PEER,
             dict(step_rule="intentional", eta="linear(0.25, 0.01, 50000)")),
@@ -87,14 +87,14 @@ FAMILIES = {
             "Acrobot-v1", "stream_q", 150_000, -100, NO_PEER, dict(epsilon="linear(1, 0.05, 50000)"),
             note="three of five seeds between -102 and -114; of one seed each: -104 with ε to 0.01 within 100,000 "
                  "steps, -125 with gamma 0.98, -106 by intentional steps"),
-        "stream-ac-cartpole": Task("CartPole-v1", "stream_ac", 50_000, 475, NO_PEER),
+        "stream-ac-cartpole": tuned("CartPole-v1", "stream_ac", 475, NO_PEER),
         "stream-ac-pendulum": tuned("Pendulum-v1", "stream_ac", -250, "RLlib's SAC, in ten times the steps"),
-        "stream-ac-inverted": Task("InvertedPendulum-v5", "stream_ac", 30_000, 950, NO_PEER),
+        "stream-ac-inverted": tuned("InvertedPendulum-v5", "stream_ac", 950, NO_PEER),
     },
     "values": {
-        "dqn-defaults": Task("CartPole-v1", "dqn", 50_000, 475, ZOO_DQN),
-        "dqn-defaults-acrobot": Task(
-            "Acrobot-v1", "dqn", 30_000, -100, SOLVED + "; rl-zoo3's DQN: -77 within 100,000 steps"),
+        "dqn-defaults": tuned("CartPole-v1", "dqn", 475, ZOO_DQN),
+        "dqn-defaults-acrobot": tuned(
+            "Acrobot-v1", "dqn", -100, SOLVED + "; rl-zoo3's DQN: -77 within 100,000 steps"),
         "dqn-prioritised": Task(
             "CartPole-v1", "dqn", 50_000, 475, ZOO_DQN,
             DQN | dict(prioritized_replay_alpha=.4, prioritized_replay_beta="linear(0.4, 1, 50000)")),
@@ -104,10 +104,10 @@ FAMILIES = {
         "dqn-weight-noise": Task("CartPole-v1", "dqn", 50_000, 475, ZOO_DQN, DQN | dict(exploration="weights")),
         "dqn-dueling": Task("CartPole-v1", "dqn", 50_000, 475, ZOO_DQN, dict(dueling=True)),
         "dqn-noisy": Task("CartPole-v1", "dqn", 100_000, 475, ZOO_DQN, dict(noisy=True)),
-        "c51-cartpole": Task("CartPole-v1", "c51", 50_000, 475, SOLVED + "; CleanRL's C51: 481 within 500,000 steps"),
-        "qr-dqn-cartpole": Task("CartPole-v1", "qr_dqn", 100_000, 475, SOLVED + "; rl-zoo3's QR-DQN: 500, one run"),
+        "c51-cartpole": tuned("CartPole-v1", "c51", 475, SOLVED + "; CleanRL's C51: 481 within 500,000 steps"),
+        "qr-dqn-cartpole": tuned("CartPole-v1", "qr_dqn", 475, SOLVED + "; rl-zoo3's QR-DQN: 500, one run"),
         "iqn-cartpole": tuned("CartPole-v1", "iqn", 475, NO_PEER),
-        "rainbow-cartpole": Task("CartPole-v1", "rainbow", 50_000, 475, NO_PEER),
+        "rainbow-cartpole": tuned("CartPole-v1", "rainbow", 475, NO_PEER),
         "dqn-mountain-car": tuned(
             "MountainCar-v0", "dqn", -110, SOLVED + "; rl-zoo3's DQN: -101 within as many steps"),
         "qr-dqn-mountain-car": tuned(
@@ -119,13 +119,12 @@ FAMILIES = {
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 10, preset="tuned"),
         "dqn-minatar-asterix": minatar("Asterix", "dqn", 500_000, 3, preset="tuned"),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, preset="tuned"),
-        "r2d2-cartpole": Task(
-            "rlbench/StatelessCartPole-v0", "r2d2", 200_000, 350, "RLlib's DQN with LSTM, within as many steps",
-            dict(train_freq=16, lr="linear(0.001, 0.0001, 200000)")),
+        "r2d2-cartpole": tuned(
+            "rlbench/StatelessCartPole-v0", "r2d2", 350, "RLlib's DQN with LSTM, within as many steps"),
     },
     "values from rollouts": {
-        "pqn-cartpole": Task("CartPole-v1", "pqn", 500_224, 490, "CleanRL's PQN, 495.1 within as many steps"),
-        "pqn-acrobot": Task("Acrobot-v1", "pqn", 500_224, -95, "CleanRL's PQN, -95.6 within as many steps"),
+        "pqn-cartpole": tuned("CartPole-v1", "pqn", 490, "CleanRL's PQN, 495.1 within as many steps"),
+        "pqn-acrobot": tuned("Acrobot-v1", "pqn", -95, "CleanRL's PQN, -95.6 within as many steps"),
         "pqn-minatar-breakout": minatar("Breakout", "pqn", 1_000_192, 20, preset="tuned"),
         "pqn-minatar-asterix": minatar("Asterix", "pqn", 1_000_192, 20, preset="tuned"),
         "pqn-minatar-space-invaders": minatar("SpaceInvaders", "pqn", 1_000_192, 30, preset="tuned"),
@@ -144,8 +143,8 @@ FAMILIES = {
                  normalize_reward=False),
             note="-189 with scaled rewards, five seeds; -194 with lr falling to a tenth, one seed"),
         "ppo-acrobot": tuned("Acrobot-v1", "ppo", -80, "-73.5 by rl-zoo3, one run, within as many steps"),
-        "ppo-kl-cartpole": Task(
-            "CartPole-v1", "ppo_kl", 100_352, 475, SOLVED + "; RLlib's PPO: 450 within 300,000 steps"),
+        "ppo-kl-cartpole": tuned(
+            "CartPole-v1", "ppo_kl", 475, SOLVED + "; RLlib's PPO: 450 within 300,000 steps"),
         "ppo-lunar-lander": tuned("LunarLander-v3", "ppo", 242, "242 by rl-zoo3, one run, v2", long=True),
         "ppo-lunar-lander-continuous": tuned(
             "LunarLanderContinuous-v3", "ppo", 260, "271 by rl-zoo3, one run, v2", long=True),
@@ -153,12 +152,12 @@ FAMILIES = {
         "ppo-hopper": tuned("Hopper-v5", "ppo", 2383, f"2383 {CLEANRL}", long=True),
         "ppo-half-cheetah": tuned("HalfCheetah-v5", "ppo", 1443, f"1443 {CLEANRL}", long=True),
         "ppo-walker2d": tuned("Walker2d-v5", "ppo", 2288, f"2288 {CLEANRL}", long=True),
-        "a2c-defaults": Task("CartPole-v1", "a2c", 500_000, 495, "rl-zoo3's A2C: 500 within as many steps"),
-        "a2c-defaults-acrobot": Task(
-            "Acrobot-v1", "a2c", 200_000, -100, SOLVED + "; rl-zoo3's A2C: -83 within 500,000 steps"),
-        "trpo-defaults": Task("CartPole-v1", "trpo", 99_328, 495, "rl-zoo3's TRPO: 500 within 100,000 steps"),
-        "trpo-defaults-acrobot": Task(
-            "Acrobot-v1", "trpo", 99_328, -85, "rl-zoo3's TRPO: -83 within 100,000 steps"),
+        "a2c-defaults": tuned("CartPole-v1", "a2c", 495, "rl-zoo3's A2C: 500 within as many steps"),
+        "a2c-defaults-acrobot": tuned(
+            "Acrobot-v1", "a2c", -100, SOLVED + "; rl-zoo3's A2C: -83 within 500,000 steps"),
+        "trpo-defaults": tuned("CartPole-v1", "trpo", 495, "rl-zoo3's TRPO: 500 within 100,000 steps"),
+        "trpo-defaults-acrobot": tuned(
+            "Acrobot-v1", "trpo", -85, "rl-zoo3's TRPO: -83 within 100,000 steps"),
         "trpo-mountaincar-continuous": tuned(
             "MountainCarContinuous-v0", "trpo", 92, "rl-zoo3's TRPO: 92.5 within 50,000 steps"),
         "impala-cartpole": tuned(
@@ -177,13 +176,13 @@ FAMILIES = {
                  n_epochs=8, batch_size=128, vf_coef=.025)),
     },
     "policies, off-policy": {
-        "sac-pendulum": Task("Pendulum-v1", "sac", 20_000, -170, "Stable-Baselines3's SAC, within as many steps"),
+        "sac-pendulum": tuned("Pendulum-v1", "sac", -170, "Stable-Baselines3's SAC, within as many steps"),
         "td3-pendulum": tuned("Pendulum-v1", "td3", -170, "-152 by rl-zoo3, one run"),
         "td3-mountain-car": tuned(
             "MountainCarContinuous-v0", "td3", 92, "93.5 by rl-zoo3, one run, within 300,000 steps"),
         "ddpg-pendulum": tuned("Pendulum-v1", "ddpg", -170, "-152 by rl-zoo3, one run"),
         "tqc-pendulum": tuned("Pendulum-v1", "tqc", -170, "-151 by rl-zoo3, one run"),
-        "crossq-pendulum": Task("Pendulum-v1", "crossq", 20_000, -170, "-146 by SLM-Lab, within 300,000 steps"),
+        "crossq-pendulum": tuned("Pendulum-v1", "crossq", -170, "-146 by SLM-Lab, within 300,000 steps"),
         "droq-pendulum": Task(
             "Pendulum-v1", "sac", 3_000, -170, "Stable-Baselines3's SAC, within 20,000 steps",
             dict(dropout=.01, critic_norm="layer", gradient_steps=5, policy_delay=5, tau=.01, batch_size=128,
@@ -195,10 +194,8 @@ FAMILIES = {
         "crossq-lunar-lander": tuned(
             "LunarLanderContinuous-v3", "crossq", 260, "SLM-Lab's CrossQ: 269 within as many steps", long=True),
         "td3-inverted-pendulum": tuned("InvertedPendulum-v5", "td3", 1000, "the authors' curve, v1", long=True),
-        "td3-double-pendulum": Task(
-            "InvertedDoublePendulum-v5", "td3", 100_000, 9300, "9320 by the authors' code",
-            dict(hidden=[64, 64], lr="linear(0.001, 0, 100000)", critic_lr="linear(0.001, 0, 100000)",
-                 exploration="gaussian", exploration_noise=.3), long=True,
+        "td3-double-pendulum": tuned(
+            "InvertedDoublePendulum-v5", "td3", 9300, "9320 by the authors' code", long=True,
             note="with noise of .1, as the authors have it, 9267: one or two episodes of a hundred end early"),
         "sac-double-pendulum": tuned("InvertedDoublePendulum-v5", "sac", 9300, "9320 by the authors' TD3", long=True),
         "td3-reacher": tuned("Reacher-v5", "td3", -5, "-4.6 by the authors' code", long=True),
@@ -209,17 +206,17 @@ FAMILIES = {
             "rlbench/Forbidden-v0", "sac", 25.7, "95 % of the optimum, 27.09 by counting the masks"),
     },
     "from given data": {
-        "bc-cartpole": Task(
-            "CartPole-v1", "bc", 0, 475, SOLVED + "; from ten episodes of an expert", memory="cartpole-expert"),
+        "bc-cartpole": tuned(
+            "CartPole-v1", "bc", 475, SOLVED + "; from ten episodes of an expert", memory="cartpole-expert"),
         "bc-mixed": Task(
             "CartPole-v1", "bc", 0, 24.6, "what the data return; others are held against it",
             memory="cartpole-mixed"),
-        "awr-mixed": Task(
-            "CartPole-v1", "awr", 0, 475, SOLVED + "; 50 more than bc-mixed is asked for", memory="cartpole-mixed"),
+        "awr-mixed": tuned(
+            "CartPole-v1", "awr", 475, SOLVED + "; 50 more than bc-mixed is asked for", memory="cartpole-mixed"),
         "marwil-mixed": Task(
             "CartPole-v1", "awr", 0, 475, SOLVED, dict(gae_lambda=1., max_weight=None), memory="cartpole-mixed"),
-        "discrete-cql-mixed": Task(
-            "CartPole-v1", "discrete_cql", 0, 262, "half-way from the data (25) to the expert (500)",
+        "discrete-cql-mixed": tuned(
+            "CartPole-v1", "discrete_cql", 262, "half-way from the data (25) to the expert (500)",
             memory="cartpole-mixed"),
         "iql-pendulum": tuned(
             "Pendulum-v1", "iql", -200, "RLlib's IQL; the data return -928", memory="pendulum-mixed"),

@@ -68,9 +68,16 @@ def test_where_chance_finds_nothing_it_is_said():
 
 def test_settings_that_are_proved_go_before_rules():
     found = suggest("MountainCarContinuous-v0", seconds=.4)
-    assert [choice.algo for choice in found.choices] == ["trpo", "ppo"]
+    assert [choice.algo for choice in found.choices] == ["trpo", "td3"]
     assert found.choices[0].preset.row in repr(found)
     assert [choice.algo for choice in suggest("rlbench/CliffWalk-v0", seconds=.4).choices][0] == "value_iteration"
+
+
+def test_defaults_that_are_proved_are_called_so():
+    found = suggest("Pendulum-v1", seconds=.4)
+    assert [choice.algo for choice in found.choices] == ["ppo", "sac"]
+    assert "row sac-pendulum" in repr(found)
+    assert [row[1] for row in found.table] == ["tuned", "defaults"]
 
 
 def test_an_environment_is_told_in_one_line_each_and_without_nan():

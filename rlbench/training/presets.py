@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['IN_TABLES', 'LANDING', 'FROM_ROLLOUTS', 'SMALL_NOISE', 'FROM_MEMORY', 'FROM_STREAMS', 'WALKS', 'IN_MUJOCO', 'GAMES',
-           'GAMES_REMEMBERED', 'GAMES_BEGUN_LATE', 'IN_MINATAR', 'FROM_DATA', 'TUNED', 'PRESETS', 'Preset',
-           'nearest_presets', 'preset_for', 'add_preset']
+           'GAMES_REMEMBERED', 'GAMES_BEGUN_LATE', 'IN_MINATAR', 'FROM_DATA', 'AT_DEFAULTS', 'TUNED', 'PRESETS',
+           'Preset', 'nearest_presets', 'preset_for', 'add_preset']
 
 # %% ../../nbs/6_training/625_presets.ipynb #c1f4ae92
 from dataclasses import dataclass, field
@@ -72,6 +72,8 @@ FROM_MEMORY = {
     ("LunarLander-v3", "dqn"): Preset("dqn-lunar-lander", 300_000, dict(
         lr="linear(0.0005, 0, 300000)", epsilon="linear(1, 0.02, 50000)", gradient_steps=4, buffer_size=100_000,
         prioritized_replay_alpha=.6, prioritized_replay_beta="linear(0.4, 1, 300000)", hidden=[256, 256])),
+    ("rlbench/StatelessCartPole-v0", "r2d2"): Preset("r2d2-cartpole", 200_000, dict(
+        train_freq=16, lr="linear(0.001, 0.0001, 200000)")),
     ("CartPole-v1", "iqn"): Preset("iqn-cartpole", 100_000, dict(lr="linear(0.001, 0, 100000)")),
     ("Pendulum-v1", "td3"): Preset("td3-pendulum", 20_000, dict(gamma=.98, **SMALL_NOISE)),
     ("MountainCarContinuous-v0", "td3"): Preset("td3-mountain-car", 50_000, dict(
@@ -104,6 +106,9 @@ IN_MUJOCO = {
     ("HalfCheetah-v5", "ppo"): Preset("ppo-half-cheetah", 999_424, WALKS),
     ("InvertedDoublePendulum-v5", "sac"): Preset("sac-double-pendulum", 100_000, dict(
         batch_size=128, lr="linear(0.001, 0, 100000)", critic_lr="linear(0.001, 0, 100000)", hidden=[64, 64])),
+    ("InvertedDoublePendulum-v5", "td3"): Preset("td3-double-pendulum", 100_000, dict(
+        hidden=[64, 64], lr="linear(0.001, 0, 100000)", critic_lr="linear(0.001, 0, 100000)", exploration="gaussian",
+        exploration_noise=.3)),
     ("HalfCheetah-v5", "td3"): Preset("td3-half-cheetah", 100_000, dict(learning_starts=10_000, **SMALL_NOISE)),
     ("Walker2d-v5", "ppo"): Preset("ppo-walker2d", 999_424, WALKS),
     ("InvertedPendulum-v5", "td3"): Preset("td3-inverted-pendulum", 50_000, dict(hidden=[64, 64], **SMALL_NOISE)),
@@ -141,8 +146,32 @@ FROM_DATA = {
         gamma=.98, gae_lambda=.8, ent_coef=0., n_steps=32)),
 }
 
+# %% ../../nbs/6_training/625_presets.ipynb #ae794b79
+AT_DEFAULTS = {
+    ("CartPole-v1", "dqn"): Preset("dqn-defaults", 50_000),
+    ("Acrobot-v1", "dqn"): Preset("dqn-defaults-acrobot", 30_000),
+    ("CartPole-v1", "c51"): Preset("c51-cartpole", 50_000),
+    ("CartPole-v1", "qr_dqn"): Preset("qr-dqn-cartpole", 100_000),
+    ("CartPole-v1", "rainbow"): Preset("rainbow-cartpole", 50_000),
+    ("CartPole-v1", "pqn"): Preset("pqn-cartpole", 500_224),
+    ("Acrobot-v1", "pqn"): Preset("pqn-acrobot", 500_224),
+    ("CartPole-v1", "ppo_kl"): Preset("ppo-kl-cartpole", 100_352),
+    ("CartPole-v1", "a2c"): Preset("a2c-defaults", 500_000),
+    ("Acrobot-v1", "a2c"): Preset("a2c-defaults-acrobot", 200_000),
+    ("CartPole-v1", "trpo"): Preset("trpo-defaults", 99_328),
+    ("Acrobot-v1", "trpo"): Preset("trpo-defaults-acrobot", 99_328),
+    ("CartPole-v1", "stream_q"): Preset("stream-q-cartpole", 50_000),
+    ("CartPole-v1", "stream_ac"): Preset("stream-ac-cartpole", 50_000),
+    ("InvertedPendulum-v5", "stream_ac"): Preset("stream-ac-inverted", 30_000),
+    ("Pendulum-v1", "sac"): Preset("sac-pendulum", 20_000),
+    ("Pendulum-v1", "crossq"): Preset("crossq-pendulum", 20_000),
+    ("CartPole-v1", "bc"): Preset("bc-cartpole", 0),
+    ("CartPole-v1", "awr"): Preset("awr-mixed", 0),
+    ("CartPole-v1", "discrete_cql"): Preset("discrete-cql-mixed", 0),
+}
+
 # %% ../../nbs/6_training/625_presets.ipynb #d1c764dd
-TUNED = IN_TABLES | FROM_ROLLOUTS | FROM_MEMORY | FROM_STREAMS | IN_MUJOCO | IN_MINATAR | FROM_DATA
+TUNED = IN_TABLES | FROM_ROLLOUTS | FROM_MEMORY | FROM_STREAMS | IN_MUJOCO | IN_MINATAR | FROM_DATA | AT_DEFAULTS
 PRESETS = dict(tuned=TUNED)
 
 # %% ../../nbs/6_training/625_presets.ipynb #5762a473

@@ -171,11 +171,12 @@ def methods(spec, model, rate, finds=True):
 PROVED = "its settings for this very task are proved by a row of the learning table"
 
 def proved_first(env, choices):
-    "[(algorithm, why), …] that fit a task, and before them another whose settings are proved, where no first one's are"
+    "[(algorithm, why), …] that fit a task, those first whose settings are proved there, and others that are"
     proved = [algo for world, algo in TUNED if world == env and not (get(algo).offline or get(algo).imitates)]
-    first = {name for name, _ in choices[:2]}
-    if not proved or first & set(proved): return choices
-    return [(proved[0], PROVED), *choices]
+    sure = [(name, why) for name, why in choices if name in proved or get(name).exact]
+    unsure = [one for one in choices if one not in sure]
+    fitting = {name for name, _ in choices}
+    return sure + [(name, PROVED) for name in proved if name not in fitting] + unsure
 
 # %% ../../nbs/6_training/69_suggest.ipynb #a7ea2a81
 EVEN = .1 # of the mean return, above which some episodes are told from others
@@ -206,7 +207,7 @@ class Candidate:
     algo: object      # name, or {behaviour: name}
     why: str
     preset: object    # Preset of the task, or None
-    rate: float       # steps a second while learning; 0: it takes none
+    rate: float       # steps a second while learning; 0: it takes none, nan: it had not begun to learn
     reached: object   # mean return of the last episodes of the trial, or {behaviour: that}
     data: str = ""    # the memory that was given, as Python has it
 
@@ -215,6 +216,11 @@ class Candidate:
         "The algorithm in a word"
         if isinstance(self.algo, str): return self.algo
         return ",".join(f"{who}={algo}" for who, algo in self.algo.items())
+
+    @property
+    def settings(self):
+        "Whose they are, in a word"
+        return "tuned" if self.preset and self.preset.settings else "defaults"
 
     @property
     def call(self):
@@ -232,6 +238,8 @@ class Candidate:
             so_far = told_return(self.reached)
         if self.data: return f"{so_far} after a while with the data"
         if not self.rate: return "settles without a step"
+        if np.isnan(self.rate):
+            return f"{so_far} so far; it had not begun to learn when its seconds were over"
         return f"{so_far} so far; 100,000 steps take {100_000 / self.rate / 60:.1f} minutes"
 
 # %% ../../nbs/6_training/69_suggest.ipynb #9145a668
@@ -247,17 +255,37 @@ def reached_by(trainer):
     returns = {name: episodes.mean_return for name, episodes in trainer.env.episodes.items()}
     return returns if len(returns) > 1 else returns.popitem()[1]
 
+# %% ../../nbs/6_training/69_suggest.ipynb #4f789a1e
+class Pace:
+    "Watches a run, and how many steps a second it takes while it learns"
+
+    def __init__(self):
+        self.ends = [(perf_counter(), 0)]                 # of iterations: when, and after how many steps
+
+    def __call__(self, trainer, event):
+        if "iteration" in event.marks:
+            self.ends.append((perf_counter(), trainer.steps))
+
+    @property
+    def rate(self):
+        "Steps a second, the first iteration left out where there are others; nan where none has ended"
+        ends = self.ends if len(self.ends) == 2 else self.ends[1:]
+        if len(ends) < 2: return np.nan
+        (begun, before), (ended, after) = ends[0], ends[-1]
+        return (after - before) / (ended - begun)
+
 # %% ../../nbs/6_training/69_suggest.ipynb #5f5054cf
 def tried(env, env_settings, algo, why, seconds, memory=None, data=""):
     "A Candidate: an algorithm, after some seconds of training"
     named = isinstance(env, str) and isinstance(algo, str)
     preset = TUNED.get((env, algo)) if named and memory is None else None
     trainer = Trainer(env, algo, preset="tuned" if preset else None, env_settings=env_settings, memory=memory)
-    begun = perf_counter()
+    pace = Pace()
+    trainer.watchers.append(pace)
     exact = any(learner.settings.exact for learner in trainer.learners.values())
     if not exact:
         run_for(trainer, seconds, most=100_000)
-    rate = 0. if exact else trainer.steps / (perf_counter() - begun)
+    rate = 0. if exact else pace.rate
     reached = reached_by(trainer)
     trainer.close()
     return Candidate(name_of_source(env), algo, why, preset, rate, reached, data)
@@ -286,7 +314,7 @@ class Suggestion:
     @property
     def table(self):
         "Choices by line"
-        rows = [(one.name, "tuned" if one.preset else "defaults", one.why, one.told, one.call) for one in self.choices]
+        rows = [(one.name, one.settings, one.why, one.told, one.call) for one in self.choices]
         return TextTable(("begin with", "settings", "why", "tried", "call"), rows)
 
     def __repr__(self):
