@@ -1,7 +1,7 @@
 "What is trained where, for how long, and what is expected: a line of the learning table each"
 from dataclasses import dataclass, field
 
-from rlbench.training.presets import preset_for
+from rlbench.training.presets import GAMES_REMEMBERED, preset_for
 
 SOLVED = "solved, as registered by gymnasium"
 ZOO_DQN = SOLVED + "; rl-zoo3's DQN: 500 within 50,000 steps, one run"
@@ -119,6 +119,9 @@ FAMILIES = {
         "dqn-minatar-breakout": minatar("Breakout", "dqn", 300_000, 10, preset="tuned"),
         "dqn-minatar-asterix": minatar("Asterix", "dqn", 500_000, 3, preset="tuned"),
         "dqn-minatar-space-invaders": minatar("SpaceInvaders", "dqn", 300_000, 20, preset="tuned"),
+        "dqn-minatar-stacked": minatar(
+            "Breakout", "dqn", 300_000, 10,
+            settings=GAMES_REMEMBERED | dict(env_settings=dict(frame_stack=4))),
         "r2d2-cartpole": tuned(
             "rlbench/StatelessCartPole-v0", "r2d2", 350, "RLlib's DQN with LSTM, within as many steps"),
     },
@@ -169,6 +172,8 @@ FAMILIES = {
         "recurrent-cartpole": tuned(
             "rlbench/StatelessCartPole-v0", "recurrent_ppo", 350,
             "RLlib's PPO with LSTM, within 2,000,000 steps; its R2D2: 100 within 50,000"),
+        "recurrent-repeat-defaults": tuned(
+            "rlbench/RepeatAfterMe-v0", "recurrent_ppo", 29, "the best is 31; no library publishes one"),
         "recurrent-repeat": Task(
             "rlbench/RepeatAfterMe-v0", "recurrent_ppo", 25_600, 50,
             "RLlib's PPO with LSTM, within 100,000 steps; the best is 98",

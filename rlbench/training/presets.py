@@ -163,6 +163,7 @@ AT_DEFAULTS = {
     ("CartPole-v1", "stream_q"): Preset("stream-q-cartpole", 50_000),
     ("CartPole-v1", "stream_ac"): Preset("stream-ac-cartpole", 50_000),
     ("InvertedPendulum-v5", "stream_ac"): Preset("stream-ac-inverted", 30_000),
+    ("rlbench/RepeatAfterMe-v0", "recurrent_ppo"): Preset("recurrent-repeat-defaults", 40_960),
     ("Pendulum-v1", "sac"): Preset("sac-pendulum", 20_000),
     ("Pendulum-v1", "crossq"): Preset("crossq-pendulum", 20_000),
     ("CartPole-v1", "bc"): Preset("bc-cartpole", 0),
