@@ -14,7 +14,7 @@ from torch import nn
 
 from ..core.batch import Batch
 from ..core.spaces import SpaceProblem, parts_of
-from ..policies.bodies import bodied
+from ..policies.bodies import bodied_beside
 from ..policies.heads import Critics
 from ..policies.networks import MLP
 
@@ -89,7 +89,7 @@ class Thinned(Sampled):
 def networks_alike(heads, space, hidden, outputs, generator, body):
     "So many networks alike, (B, ...) -> (B, outputs) each"
     more = dict(outputs=outputs, gain=1., generator=generator, activation="relu")
-    return nn.ModuleList(MLP(space, **bodied(body, space, hidden, generator), **more) for _ in range(heads))
+    return nn.ModuleList(MLP(space, **bodied_beside(body, space, hidden, generator), **more) for _ in range(heads))
 
 # %% ../../nbs/4_algos/4425_soft_critics.ipynb #7b1ea3fe
 def stretch_for(space):

@@ -62,7 +62,7 @@ class CNN(nn.Module):
 
     def __init__(self, space, layers, generator):
         super().__init__()
-        self.scale = 1 / 255 if space.dtype == np.uint8 else 1.
+        self.scale = 1 / (float(np.abs([space.low, space.high]).max()) or 1.) if space.is_bounded() else 1.
         self.layers = nn.ModuleList()
         inputs = space.shape[-1]
         for channels, size, stride in layers:
@@ -78,15 +78,24 @@ class CNN(nn.Module):
             x = layer(x).relu()
         return x.flatten(1)
 
+# %% ../../nbs/2_policies/21_encoders.ipynb #67f65cd2
+def in_colours(space):
+    "True of fractions between bounds that are the same everywhere, in rows and columns that come first"
+    height, width, channels = space.shape
+    bounds = space.low.min(), space.low.max(), space.high.min(), space.high.max()
+    alike = bounds[0] == bounds[1] and bounds[2] == bounds[3]
+    fractions = np.issubdtype(space.dtype, np.floating) and np.isfinite(bounds).all()
+    return bool(fractions and alike and height >= min(width, channels))
+
 # %% ../../nbs/2_policies/21_encoders.ipynb #75b66f5d
 def picture_kind(space):
     "The name of the CNN for a space; nothing if it is no picture; SpaceProblem where channels stand first"
-    if space.dtype not in (np.uint8, np.bool_) or len(space.shape) != 3:
-        return ""
+    if len(space.shape) != 3: return ""
+    if space.dtype not in (np.uint8, np.bool_) and not in_colours(space): return ""
     height, width, channels = space.shape
     if height < min(width, channels):
         raise SpaceProblem(f"{space} looks like a picture with channels first; expected (H, W, C): put the channels "
-                           "last with gymnasium.wrappers.TransformObservation, or choose encode='flat'")
+                           "last with gymnasium.wrappers.TransformObservation, or file a body that takes them as they are")
     smallest = min(height, width)
     if smallest >= 36: return "nature"
     return "small" if smallest >= 5 else ""
