@@ -102,7 +102,7 @@ PUSH = "sac", "td3", "tqc", "stream_ac", "cql", "td3_bc"
 @pytest.mark.parametrize("env, name", [*((Seeing, name) for name in CHOOSE), *((Pushing, name) for name in PUSH)])
 def test_a_body_may_take_observations_as_they_are(env, name, monkeypatch, tmp_path):
     monkeypatch.setitem(BODIES, "colours", Colours)
-    monkeypatch.setattr(bodies, "WHOLE", {"colours"})
+    monkeypatch.setattr(bodies, "UNENCODED", {"colours"})
     memory = demonstrations(env, num_envs=1) if get(name).offline else None
     trainer = Trainer(env, name, body="colours", num_envs=1, memory=memory, **small(get(name)))
     trainer.until("update", 3)
@@ -114,6 +114,6 @@ def test_a_body_may_take_observations_as_they_are(env, name, monkeypatch, tmp_pa
 
 def test_a_body_that_takes_observations_as_they_are_leaves_no_place_for_norms(monkeypatch):
     monkeypatch.setitem(BODIES, "colours", Colours)
-    monkeypatch.setattr(bodies, "WHOLE", {"colours"})
+    monkeypatch.setattr(bodies, "UNENCODED", {"colours"})
     with pytest.raises(ConfigError, match="normalize_obs = False"):
         HOME["ppo"].trainer(body="colours", normalize_obs=True)

@@ -91,7 +91,8 @@ def in_colours(space):
 def picture_kind(space):
     "The name of the CNN for a space; nothing if it is no picture; SpaceProblem where channels stand first"
     if len(space.shape) != 3: return ""
-    if space.dtype not in (np.uint8, np.bool_) and not in_colours(space): return ""
+    if space.dtype not in (np.uint8, np.bool_) and not in_colours(space):
+        return ""
     height, width, channels = space.shape
     if height < min(width, channels):
         raise SpaceProblem(f"{space} looks like a picture with channels first; expected (H, W, C): put the channels "

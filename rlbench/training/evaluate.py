@@ -98,7 +98,6 @@ def play_to_end(env, obs, actors,
                 most):    # steps of all environments, after which it is given up
     "({behaviour: Played}, steps) once every row has played its share; ({}, steps) where that takes more than `most`"
     played = {name: Played() for name in actors}
-    nobody = np.zeros(0, bool)
     steps = 0
     while not all(one.complete(share) for one in played.values()):
         steps += env.num_envs
@@ -110,7 +109,7 @@ def play_to_end(env, obs, actors,
             played[name].add(step.valid, step.ended)
         for name, cut in cut_short(env, longest).items():
             actors[name].begin(np.isin(np.arange(len(obs[name])), [one.env for one in cut]))
-            played[name].add(nobody, cut)
+            played[name].add((), cut)
     return played, steps
 
 # %% ../../nbs/6_training/65_evaluate.ipynb #ca6553c1

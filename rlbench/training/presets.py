@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['IN_TABLES', 'LANDING', 'FROM_ROLLOUTS', 'SMALL_NOISE', 'FROM_MEMORY', 'FROM_STREAMS', 'WALKS', 'IN_MUJOCO', 'GAMES',
-           'GAMES_REMEMBERED', 'GAMES_BEGUN_LATE', 'IN_MINATAR', 'FROM_DATA', 'AT_DEFAULTS', 'TUNED', 'PRESETS',
-           'Preset', 'nearest_presets', 'preset_for', 'add_preset']
+           'GAMES_REMEMBERED', 'GAMES_BEGUN_LATE', 'IN_MINATAR', 'FROM_DATA', 'VALUES_AT_DEFAULTS',
+           'POLICIES_AT_DEFAULTS', 'TUNED', 'PRESETS', 'Preset', 'nearest_presets', 'preset_for', 'add_preset']
 
 # %% ../../nbs/6_training/625_presets.ipynb #c1f4ae92
 from dataclasses import dataclass, field
@@ -147,7 +147,7 @@ FROM_DATA = {
 }
 
 # %% ../../nbs/6_training/625_presets.ipynb #ae794b79
-AT_DEFAULTS = {
+VALUES_AT_DEFAULTS = {
     ("CartPole-v1", "dqn"): Preset("dqn-defaults", 50_000),
     ("Acrobot-v1", "dqn"): Preset("dqn-defaults-acrobot", 30_000),
     ("CartPole-v1", "c51"): Preset("c51-cartpole", 50_000),
@@ -155,12 +155,17 @@ AT_DEFAULTS = {
     ("CartPole-v1", "rainbow"): Preset("rainbow-cartpole", 50_000),
     ("CartPole-v1", "pqn"): Preset("pqn-cartpole", 500_224),
     ("Acrobot-v1", "pqn"): Preset("pqn-acrobot", 500_224),
+    ("CartPole-v1", "stream_q"): Preset("stream-q-cartpole", 50_000),
+    ("CartPole-v1", "discrete_cql"): Preset("discrete-cql-mixed", 0),
+}
+
+# %% ../../nbs/6_training/625_presets.ipynb #21d1d4dd
+POLICIES_AT_DEFAULTS = {
     ("CartPole-v1", "ppo_kl"): Preset("ppo-kl-cartpole", 100_352),
     ("CartPole-v1", "a2c"): Preset("a2c-defaults", 500_000),
     ("Acrobot-v1", "a2c"): Preset("a2c-defaults-acrobot", 200_000),
     ("CartPole-v1", "trpo"): Preset("trpo-defaults", 99_328),
     ("Acrobot-v1", "trpo"): Preset("trpo-defaults-acrobot", 99_328),
-    ("CartPole-v1", "stream_q"): Preset("stream-q-cartpole", 50_000),
     ("CartPole-v1", "stream_ac"): Preset("stream-ac-cartpole", 50_000),
     ("InvertedPendulum-v5", "stream_ac"): Preset("stream-ac-inverted", 30_000),
     ("rlbench/RepeatAfterMe-v0", "recurrent_ppo"): Preset("recurrent-repeat-defaults", 40_960),
@@ -168,11 +173,11 @@ AT_DEFAULTS = {
     ("Pendulum-v1", "crossq"): Preset("crossq-pendulum", 20_000),
     ("CartPole-v1", "bc"): Preset("bc-cartpole", 0),
     ("CartPole-v1", "awr"): Preset("awr-mixed", 0),
-    ("CartPole-v1", "discrete_cql"): Preset("discrete-cql-mixed", 0),
 }
 
 # %% ../../nbs/6_training/625_presets.ipynb #d1c764dd
-TUNED = IN_TABLES | FROM_ROLLOUTS | FROM_MEMORY | FROM_STREAMS | IN_MUJOCO | IN_MINATAR | FROM_DATA | AT_DEFAULTS
+TUNED = IN_TABLES | FROM_ROLLOUTS | FROM_MEMORY | FROM_STREAMS | IN_MUJOCO | IN_MINATAR | FROM_DATA
+TUNED |= VALUES_AT_DEFAULTS | POLICIES_AT_DEFAULTS
 PRESETS = dict(tuned=TUNED)
 
 # %% ../../nbs/6_training/625_presets.ipynb #5762a473
