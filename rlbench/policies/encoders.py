@@ -96,7 +96,7 @@ def picture_kind(space):
     height, width, channels = space.shape
     if height < min(width, channels):
         raise SpaceProblem(f"{space} looks like a picture with channels first; expected (H, W, C): put the channels "
-                           "last with gymnasium.wrappers.TransformObservation, or file a body that takes them as they are")
+                           "last with gymnasium.wrappers.TransformObservation, or file a body that takes them so")
     smallest = min(height, width)
     if smallest >= 36: return "nature"
     return "small" if smallest >= 5 else ""
