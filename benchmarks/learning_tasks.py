@@ -233,6 +233,9 @@ FAMILIES = {
         "gail-cartpole": tuned(
             "CartPole-v1", "gail", 450, "nine tenths of the expert; from ten of his episodes, without a reward",
             memory="cartpole-expert"),
+        "airl-acrobot": Task(
+            "Acrobot-v1", "gail", 40_960, -100, SOLVED + "; from 52 episodes of an expert (-86), without a reward",
+            dict(verdict="airl"), memory="acrobot-expert"),
     },
 }
 TASKS = {name: task for tasks in FAMILIES.values() for name, task in tasks.items()}

@@ -335,12 +335,12 @@ def space_of(memory):
 # %% ../../nbs/6_training/651_estimate.ipynb #3c7cae83
 RARE = 10       # episodes by which a mean can be told
 
-def warn_of_rare(evidence):
-    "Warn where hardly any episode of those that count returned anything but the usual"
-    counts = np.isfinite(evidence.log_weight[-1])
+def warn_of_rare(evidence, method):
+    "Warn where most episodes of those that count returned the same, and hardly any something else"
+    counts = np.isfinite(evidence.log_weight[-1]) | (method == "dm")
     ret = evidence.rew.sum(0)[counts]
     often = np.unique(ret, return_counts=True)[1].max(initial=0)
-    if len(ret) - often < RARE:
+    if often > len(ret) / 2 and len(ret) - often < RARE:
         warnings.warn(f"estimate: of {len(ret)} episodes that count, {len(ret) - often} returned anything but the "
                       "usual; what was not seen is in no interval: watch more episodes", stacklevel=4)
 
@@ -351,7 +351,7 @@ def judged_by(evidence, method, groups):
     if method != "dm" and not np.isfinite(last).any():
         raise ConfigError("estimate: every episode has an action that the policy never takes, so none of them counts; "
                           "take method='dm', or greedy=False")
-    warn_of_rare(evidence)
+    warn_of_rare(evidence, method)
     found = float(METHODS[method](evidence, np.ones(len(last))))
     low, high = interval(evidence, method, groups)
     return Estimate(found, float(low), float(high), method, len(last), effective_episodes(last))
