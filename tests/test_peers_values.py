@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from rlbench.algos.c51 import C51, divergence, one_step_earlier, parts_of_action
+from rlbench.algos.c51 import C51, one_step_earlier, parts_of_action
 from rlbench.algos.quantiles import IQN, QRDQN, quantile_huber
 from rlbench.algos.r2d2 import R2D2, rescale, unscale
 from rlbench.algos.stream_ac import StreamAC
@@ -12,8 +12,11 @@ from rlbench.algos.stream_q import StreamQ
 from rlbench.algos.streaming import WeightTraces, gradient_of
 from rlbench.core.batch import Batch
 
-ROWS, ACTIONS, PARTS = 8, 4, 7
-GAMMA, LAM = .9, .8
+ROWS = 8
+ACTIONS = 4
+PARTS = 7
+GAMMA = .9
+LAM = .8
 seeds = pytest.mark.parametrize("seed", range(3))
 both = pytest.mark.parametrize("double", [False, True])
 near = dict(rtol=1e-5, atol=1e-6)
