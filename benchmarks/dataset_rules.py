@@ -97,3 +97,40 @@ def drop(obs):
 def drop_softly(obs):
     "No engine, by numbers"
     return np.zeros((len(obs), 2))
+
+
+# ---- MuJoCo: poles on a cart by the gains of a linear regulator, and an arm of two links
+
+def upright(obs):
+    "Push the cart under the pole"
+    return obs @ np.array([[0.], [2.8], [1.], [2.6]])
+
+
+def both_upright(obs):
+    "The same for a pole upon a pole"
+    place, sin, sin_upper, cos, cos_upper, speed, turning, turning_upper, _ = obs.T
+    state = [place, np.arctan2(sin, cos), np.arctan2(sin_upper, cos_upper), speed, turning, turning_upper]
+    return -(np.array([.22, 1.69, 5.26, .31, .85, .81]) @ state)[:, None]
+
+
+def reach(obs):
+    "Torques that pull the tip of the arm to the target, and slow both joints down"
+    cos, cos_lower, sin, sin_lower, _, _, turning, turning_lower, x, y = obs.T
+    across = .11 * (sin * cos_lower + cos * sin_lower)      # of the lower link
+    along = .11 * (cos * cos_lower - sin * sin_lower)
+    lower = y * along - x * across
+    upper = lower + .1 * (y * cos - x * sin)
+    return np.stack([-15 * upper - .06 * turning, -15 * lower - .06 * turning_lower], -1)
+
+
+# ---- Breakout and the cliff
+
+def follow_the_ball(obs):
+    "Stay below the ball: 0 not at all, 1 left, 2 right"
+    paddle, ball = (obs[..., channel].any(1).argmax(-1) for channel in (0, 1))
+    return np.where(paddle > ball, 1, np.where(paddle < ball, 2, 0))
+
+
+def walk_the_edge(obs):
+    "Up from the start, along the cliff, and down to the goal, in 4 rows of 12 cells: 0 up, 1 right, 2 down"
+    return np.where(obs == 36, 0, np.where(obs % 12 == 11, 2, 1))

@@ -97,6 +97,11 @@ ROCKING = by(rules.rock, .1, .3, .5, .8, 1.) + by(rules.coast, .2, .5, 1.)
 PUSHING = by(rules.rock_hard, .5, 1., 2., 3.) + by(rules.rest, .5, 1., 2., 3.)
 FLYING = by(rules.land, .1, .3, .5, .8, 1.) + by(rules.drop, .2, .5, .8)
 GLIDING = by(rules.land_softly, .2, .5, 1., 2.) + by(rules.drop_softly, .3, .6, 1., 2.)
+CARTING = by(rules.upright, .5, 1., 2., 3.) + by(rules.rest, .5, 1., 2., 3.)
+STACKING = by(rules.both_upright, 0., .05, .1, .3) + by(rules.rest, .1, .3, .6, 1.)
+REACHING = by(rules.reach, .1, .3, .6, 1.) + by(rules.drop_softly, .1, .3, .6, 1.)
+PADDLING = by(rules.follow_the_ball, .1, .2, .4, .7, 1., 1., 1., 1.)
+WALKING = by(rules.walk_the_edge, .1, .3, .5, .7, 1., 1., 1., 1.)
 EXACT = 10 * (0.,)      # no noise, ten times
 RECIPES = {
     "cartpole-expert": Recipe("CartPole-v1", by(rules.balance, *EXACT), 500, "f4f94c1f3dda50b3", (10, 500.0)),
@@ -117,6 +122,11 @@ RECIPES = {
     "lander-continuous-expert": Recipe("LunarLanderContinuous-v3", by(rules.land_softly, *EXACT),
                                        500, "00f7710a75a41b90", (20, 283.68)),
     "lander-continuous-mixed": Recipe("LunarLanderContinuous-v3", GLIDING, 2500, "ee1fd9377ed2374f", (123, -160.08)),
+    "inverted-pendulum-mixed": Recipe("InvertedPendulum-v5", CARTING, 2500, "e57119c954ffa5b2", (1672, 10.86)),
+    "double-pendulum-mixed": Recipe("InvertedDoublePendulum-v5", STACKING, 2500, "3aabbfc43b3af5c7", (1474, 105.09)),
+    "reacher-mixed": Recipe("Reacher-v5", REACHING, 2500, "4b8f9e81b2cf882f", (400, -31.99)),
+    "breakout-mixed": Recipe("MinAtar/Breakout-v1", PADDLING, 2500, "b78269b5063c0016", (1679, .58)),
+    "cliff-mixed": Recipe("rlbench/CliffWalk-v0", WALKING, 2500, "c043cc54adb14563", (357, -409.63)),
 }
 
 

@@ -55,10 +55,15 @@ SETS = {                                           # names of data sets begin wi
     "Pendulum-v1": "pendulum",
     "MountainCarContinuous-v0": "mountaincar-continuous",
     "LunarLanderContinuous-v3": "lander-continuous",
+    "MinAtar/Breakout-v1": "breakout",
+    "rlbench/CliffWalk-v0": "cliff",
+    "InvertedPendulum-v5": "inverted-pendulum",
+    "InvertedDoublePendulum-v5": "double-pendulum",
+    "Reacher-v5": "reacher",
 }
-GIVEN = dict.fromkeys(SETS, 0)                     # all that is learned from is there
-CHOSEN = dict.fromkeys(list(SETS)[:4], 0)
-PUSHED = dict.fromkeys(list(SETS)[4:], 0)
+GIVEN = dict.fromkeys(list(SETS)[:7], 0)           # all that is learned from is there
+CHOSEN = dict.fromkeys((*list(SETS)[:4], "MinAtar/Breakout-v1", "rlbench/CliffWalk-v0"), 0)
+PUSHED = dict.fromkeys((*list(SETS)[4:7], *PUSHES), 0)
 KINDS = dict.fromkeys(("bc", "gail"), "expert")
 KINDS |= dict.fromkeys(("awr", "iql", "discrete_cql", "cql", "td3_bc"), "mixed")
 STEPS = dict(                                      # of the environment, at most 6 CPU minutes a candidate
@@ -89,7 +94,7 @@ STEPS = dict(                                      # of the environment, at most
     discrete_cql=CHOSEN,
     cql=PUSHED,
     td3_bc=PUSHED,
-    gail=dict.fromkeys(SETS, 40_000),
+    gail=dict.fromkeys(GIVEN, 40_000),
     qlearning=COUNTED,
     count_bonus=COUNTED,
     sarsa=COUNTED,
