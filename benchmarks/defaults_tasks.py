@@ -172,6 +172,8 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "fresh": FRESH,
         "small": SMALL | FRESH,
         "noisy": FRESH | dict(exploration_noise=.3),
+        "eager": dict(policy_delay=1),
+        "twice": dict(gradient_steps=2),
     },
     ddpg={
         "fresh": FRESH,
@@ -180,6 +182,7 @@ CANDIDATES = dict(                                 # beside the defaults as they
     tqc={
         "small": SMALL,
         "steep": dict(lr=1e-3),
+        "twice": dict(gradient_steps=2, policy_delay=2),
     },
     crossq={
         "small": SMALL | dict(critic_hidden=[128, 128]),
