@@ -82,6 +82,12 @@ class Algorithm:
     def probs(self, nets, obs):
         "(B, A) probabilities of the actions, for whoever looks; None where there are none"
 
+    def values_after(self, nets, obs, carry):
+        "The values of who is recurrent, with what it carries (B, C) when it sees these; None: nothing yet"
+
+    def probs_after(self, nets, obs, carry):
+        "Its probabilities, likewise"
+
     def given(self, nets, obs):
         "(B, A) the policy whose values are learned, for whoever looks; None where a better one is looked for"
 

@@ -125,10 +125,19 @@ class RecurrentQ(ReplayedQ):
         q = MemoryQ(space, actions=actions, generator=rng, **kind, **self.body_for(space, rng))
         return nn.ModuleDict(dict(q=q, target=copy.deepcopy(q).requires_grad_(False)))
 
-    def act(self, nets, obs, noise, carry):
+    def step(self, nets, obs, carry):
+        "(values (B, A) on the scale that is learned, carry before, carry after); a carry of None: nothing yet"
         if carry is None: carry = nets.q.net.initial(len(obs))
         q, after = nets.q.step(obs, carry)
-        return self.choose(allowed(q, obs), noise, mask_of(obs)), dict(carry=carry), after
+        return q, carry, after
+
+    def act(self, nets, obs, noise, carry):
+        q, before, after = self.step(nets, obs, carry)
+        return self.choose(allowed(q, obs), noise, mask_of(obs)), dict(carry=before), after
+
+    def values_after(self, nets, obs, carry):
+        q, _, _ = self.step(nets, obs, carry)
+        return allowed(unscale(q), obs)
 
 # %% ../../nbs/4_algos/433_r2d2.ipynb #fd08d8fc
 class FromStretches(RecurrentQ):

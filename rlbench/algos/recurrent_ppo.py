@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import nn
 
-from .algorithm import register
+from .algorithm import Algorithm, register
 from .ppo import PPO, ppo_loss
 from .streaming import Unscaled
 from ..buffers.returns import gae
@@ -85,6 +85,10 @@ class RecurrentPPO(Carrying, PPO):
     distribution: str = hp("gaussian", "of actions in a Box: one deviation, or one for each state; inside the box",
                            choices=("gaussian", "state_gaussian", "squashed", "beta"), live=False)
 
+    values = Algorithm.values     # an observation alone has none here,
+    probs = Algorithm.probs       # no chances of actions,
+    td_error = Algorithm.td_error # and no error
+
     def nets(self, spec, rng):
         usual = self.usual(spec)
         body = self.body_for(spec.observation_space, rng, usual.get("obs", "auto"))
@@ -93,11 +97,16 @@ class RecurrentPPO(Carrying, PPO):
         scale = usual.get("rew", Unscaled())
         return nn.ModuleDict(dict(policy=policy, scale=scale, usual=nn.ModuleList(usual.values())))
 
-    def act(self, nets, obs, noise, carry):
+    def step(self, nets, obs, carry):
+        "(distribution, values (B,), carry before, carry after); nothing was carried where the carry is None"
         if carry is None: carry = nets.policy.net.initial(len(obs))
-        pi, _, after = nets.policy.step(obs, carry)
+        pi, val, after = nets.policy.step(obs, carry)
+        return pi, val * nets.scale.unit, carry, after
+
+    def act(self, nets, obs, noise, carry):
+        pi, _, before, after = self.step(nets, obs, carry)
         act, logp = pi.act(noise)
-        return act, dict(logp=logp, carry=carry), after
+        return act, dict(logp=logp, carry=before), after
 
     def draw(self, memory, own, fresh, rng):
         counts = np.minimum(fresh if any(fresh) else memory.sizes, self.n_steps)
@@ -120,11 +129,8 @@ class RecurrentPPO(Carrying, PPO):
         rows = taken.data[taken.data.valid]
         for part in nets.usual: part.notice(rows, self.gamma)
 
-    def values(self, nets, obs):
-        "None: an observation alone has no value here"
+    def values_after(self, nets, obs, carry):
+        return self.step(nets, obs, carry)[1]
 
-    def probs(self, nets, obs):
-        "None, likewise"
-
-    def td_error(self, nets, batch):
-        "None, likewise"
+    def probs_after(self, nets, obs, carry):
+        return self.step(nets, obs, carry)[0].probs

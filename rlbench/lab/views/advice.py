@@ -16,7 +16,7 @@ from ...core.batch import Batch, TextTable, columns
 from ...core.spaces import clipped_to, parts_of
 from ...envs.actions import action_names
 from ..pictures.drawing import short
-from .views import answers
+from .views import answers_now
 from ...training.by_hand import mask_shown
 from ...training.learner import leaf_spaces
 from ...training.visits import chosen_one
@@ -132,8 +132,8 @@ def advise(env, actor, obs): # VecEnv; (N, ...) what its environments show
     space = actor.spec.action_space
     found = choices(env, space)
     here = obs[:1]
-    probs = answers(actor, "probs", here)
-    val = answers(actor, "values", here)
+    probs = answers_now(actor, "probs", here)
+    val = answers_now(actor, "values", here)
     if probs is not None and isinstance(space, gym.spaces.MultiBinary):
         probs = np.stack([1 - probs, probs], -1).reshape(1, -1)
     mask = mask_shown(obs[0])

@@ -24,7 +24,7 @@ from ..pictures.components import StateGrid, reveal, styled
 from ..pictures.drawing import BAR, VIRIDIS, colour, draw_colour_bar, on_scale, short, span_of
 from ..pictures.figures import Picture, cover
 from .pins import FromHere
-from .views import View, answers, state_values
+from .views import View, answers, answers_now, state_values
 from ..pictures.worlds import Layout, best_marks, grid_image
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #9457c56c
@@ -495,17 +495,17 @@ class ValueSurface(PlaneView):
     name = "values"
     title = "Value over two dimensions"
     help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now, or where their "
-            "sliders are; dots: stored states; cross: the current state")
+            "sliders are, and with what is remembered now; dots: stored states; cross: the current state")
     stored = 300   # dots
     lately = 100   # of them while it moves
 
     @classmethod
     def fits(cls, trainer, who):
         vector = is_vector(trainer.env.behaviours[who].observation_space)
-        return vector and answers(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
+        return vector and answers_now(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
 
     def thought(self, trainer, rows):
-        return state_values(trainer.actors[self.who], rows)
+        return state_values(trainer.actors[self.who], rows, answers_now)
 
     def draw(self, trainer, moving):
         axes = self.plane.axes
