@@ -115,8 +115,9 @@ COUNTING = {
     "slow": dict(lr=.1),
     "rarely": dict(epsilon=.03),
     "settling": dict(lr="linear(0.5, 0.05, 40000)"),
-    "optimistic": dict(initial=1.),
 }
+ZEROS = dict(initial=0.)
+OPTIMISTIC = {"optimistic": dict(initial=1.)}
 FRESH = dict(exploration="gaussian", exploration_noise=.1)
 CANDIDATES = dict(                                 # beside the defaults as they stand
     ppo={
@@ -240,15 +241,15 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "airl": dict(verdict="airl"),
         "quick judge": dict(judge_lr=1e-3),
     },
-    qlearning=COUNTING,
+    qlearning={"from zeros": ZEROS} | {f"{name}, from zeros": one | ZEROS for name, one in COUNTING.items()},
     count_bonus={
         "slow": dict(lr=.1),
         "curious": dict(bonus_coef=1.),
     },
-    sarsa=COUNTING | {"three steps": dict(n_step=3)},
-    double_q=COUNTING,
-    tree_backup=COUNTING | {"one step": dict(n_step=1)},
-    sarsa_lambda=COUNTING | {"short": dict(td_lambda=.5)},
+    sarsa=COUNTING | OPTIMISTIC | {"three steps": dict(n_step=3)},
+    double_q=COUNTING | OPTIMISTIC,
+    tree_backup=COUNTING | OPTIMISTIC | {"one step": dict(n_step=1)},
+    sarsa_lambda=COUNTING | OPTIMISTIC | {"short": dict(td_lambda=.5)},
     monte_carlo={
         "forgetting": dict(lr=.1),
         "rarely": dict(epsilon=.05),

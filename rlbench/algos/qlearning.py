@@ -28,7 +28,7 @@ class QSettings(Exploring, Algorithm):
     "What can be set"
     lr: float | Schedule = hp(.5, "α, share of the error that is corrected at once", up="the world is deterministic",
                               low=0, high=1)
-    initial: float = hp(0., "every value at the start", up="it should try everything once (optimism)", live=False)
+    initial: float = hp(1., "every value at the start", up="it should try everything once (optimism)", live=False)
     buffer_size: int = hp(1000, "transitions kept to look at, over all environments",
                           low=1, high=1_000_000_000, live=False)
 
