@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['lines_of_rows', 'episodes_along', 'place_for_more', 'with_more', 'follower_of', 'cuts_along', 'Moved', 'rows_for',
            'put_down', 'laid', 'check_film_line', 'pictures_before', 'pictures_of', 'hang', 'check_can_be_laid',
-           'marked', 'cut_rows', 'put_in', 'copy_rows', 'fitting_column', 'fitting_rows', 'rows_given', 'put_rows']
+           'marked', 'cut_rows', 'put_in', 'copy_rows', 'kept_whole', 'fitting_column', 'fitting_rows', 'rows_given',
+           'put_rows']
 
 # %% ../../nbs/3_buffers/38_surgery.ipynb #b3bfb782
 from typing import NamedTuple
@@ -215,10 +216,18 @@ def copy_rows(memory, rows, times=1):
     lines = lines_of_rows(memory)
     return put_in(memory, [np.tile(line[chosen[line]], times) for line in lines])
 
+# %% ../../nbs/3_buffers/38_surgery.ipynb #8359e0c4
+def kept_whole(value, kind):
+    "The same numbers as this type has them; ValueError where it has none of them: half an action, a term of 5"
+    found = np.asarray(value, kind)
+    if found.dtype.kind in "iub" and (found != np.asarray(value)).any():
+        raise ValueError(f"{value!r} is no {found.dtype}")
+    return found
+
 # %% ../../nbs/3_buffers/38_surgery.ipynb #a0c42c0e
 def fitting_column(given, name, wanted):
     "A column (n, ...) that is given, by its dotted name; ValueError where it is not as wanted"
-    try: found = np.asarray(get_column(given, name), wanted.dtype)
+    try: found = kept_whole(get_column(given, name), wanted.dtype)
     except (TypeError, ValueError, OverflowError) as problem:
         raise ValueError(f"{name}: expected numbers ({wanted.dtype}): {problem}") from None
     shape = wanted.shape[1:]
@@ -262,5 +271,7 @@ def put_rows(memory, given):
                          "between them; give them to a new run, as its memory")
     more = rows_given(memory, given)
     room = memory.capacity * memory.num_envs
+    if len(more.term) > room:
+        raise ValueError(f"{len(more.term):,} rows from outside: the memory has places for {room:,}")
     parts = np.array_split(np.arange(room, room + len(more.term)), memory.num_envs)
     return put_in(memory, parts, more)

@@ -72,11 +72,12 @@ class Acted(DemoRoom):
 # %% ../../nbs/6_training/6525_demonstrations.ipynb #491ff9e7
 class Demonstration(Acted):
     "A fresh environment of a run's world in which a person acts, and what came of it"
-    def ring(self):
-        "What was done so far, as a data set; an episode under way is cut"
-        if not self.found: raise ValueError("nothing was demonstrated yet")
-        ring = Ring(len(self.found), len(self.found[0][1]))
-        for rows, valid in self.found: ring.add(rows, valid)
+    def ring(self, whole=False):
+        "What was done so far, as a data set; an episode under way is cut, or left out where all are to be whole"
+        found = self.found[:self.whole] if whole else self.found
+        if not found: raise ValueError("no whole episode was demonstrated yet" if whole else "nothing was demonstrated yet")
+        ring = Ring(len(found), len(found[0][1]))
+        for rows, valid in found: ring.add(rows, valid)
         cut_newest(ring)
         return ring
 
@@ -87,7 +88,7 @@ class Demonstration(Acted):
     def to_minari(self, name, **about): # "folder/name-v0"; whatever else minari.create_dataset_from_buffers takes
         "Write its whole episodes as a local Minari data set -> the data set"
         spec = self.env.behaviours[self.who]
-        return to_minari(self.ring(), name, spec.observation_space, spec.action_space, **about)
+        return to_minari(self.ring(whole=True), name, spec.observation_space, spec.action_space, **about)
 
     def close(self):
         "Let go of the environment"

@@ -188,7 +188,7 @@ def leaf_spaces(name, space):
             yield from leaf_spaces(f"{name}.{part}", inner)
 
 # %% ../../nbs/6_training/61_learner.ipynb #a0df36b8
-def check_held(memory, spec):
+def check_held(memory, spec, told="the memory that is given"):
     "ConfigError where a memory holds what is in no space of a task; FileProblem where it lies in files"
     spaces = dict(obs=spec.observation_space, act=spec.action_space, next_obs=spec.observation_space)
     spaces["rew"] = gym.spaces.Box(-np.inf, np.inf, ())
@@ -199,7 +199,7 @@ def check_held(memory, spec):
         row, value = found
         if isinstance(memory, Recorder):
             raise FileProblem(f"{memory.folder / name}.npy: row {row} holds {value}, expected those of {space}")
-        raise ConfigError(f"the memory that is given does not fit the environment: its {name} hold {value} in row "
+        raise ConfigError(f"{told} does not fit the environment: its {name} hold {value} in row "
                           f"{row}, expected those of {space}")
 
 # %% ../../nbs/6_training/61_learner.ipynb #c59f05ec

@@ -42,9 +42,9 @@ def asked_of_rows(learner, rows, name):
 def rows_where(learner, text):
     "Numbers (n,) of the rows of a learner's memory for which an expression holds, the newest first"
     memory = learner.memory
-    holds = Expression(text, names_of_rows(memory))
-    rows = newest_first(memory) if len(memory) else np.zeros(0, int)
-    if not len(rows): return rows
+    holds = Expression(text, names_of_rows(memory) if len(memory) else None)
+    if not len(memory): return np.zeros(0, int)
+    rows = newest_first(memory)
     values = {}
     for name in holds.names:
         values[name] = found = asked_of_rows(learner, rows, ALIASES.get(name, name))

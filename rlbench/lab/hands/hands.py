@@ -8,6 +8,9 @@ __all__ = ['Waiting', 'Going', 'Changing', 'Keeping', 'Asking', 'why_of', 'Opera
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #bc74927b
 import numpy as np
 
+from ...buffers.datasets import get_column, poured, set_column
+from ...buffers.surgery import kept_whole
+from ...core.batch import columns
 from ...core.settings import fits
 from ...core.words import unknown
 from ..time.accounts import explain_update
@@ -23,6 +26,7 @@ from .selections import Selection, numbers_meant
 from .taking_over import act_by_hand, place_by_hand, tune_by_hand
 from .uses import WhyDrawn, counted_again, uses_of
 from ...training.hindsight import value_against_return
+from ...training.learner import check_held
 from ...training.visits import chosen_one
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #c5fd5ac5
@@ -94,10 +98,11 @@ def behaviour_of(trainer, who):
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #81873382
 def entry_for(memory, row, name, value): # row: a number, or numbers (n,)
     "A value as a column of these rows holds it; ValueError where it does not fit"
-    place = np.asarray(memory.places[name][row])
-    try: return np.broadcast_to(np.asarray(value, place.dtype), place.shape)
+    place = np.asarray(get_column(memory.places, name)[row])
+    try: return np.broadcast_to(kept_whole(value, place.dtype), place.shape)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} = {value!r}: expected numbers of shape {place.shape}") from None
+        shape = f"of shape {place.shape}, " * bool(place.shape)
+        raise ValueError(f"{name} = {value!r}: expected numbers {shape}as {place.dtype} has them") from None
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #dae13046
 def rows_meant(learner, which):
@@ -107,17 +112,36 @@ def rows_meant(learner, which):
     if fits(int, which) and is_held(learner.memory, which): return which
     raise ValueError(f"row {which} is not held; there are {len(learner.memory):,} rows")
 
+# %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #d3ae0b96
+def by_column(changes, above=""):
+    "(dotted name, value) of what is to be written, parts of nested columns by themselves"
+    for name, value in changes.items():
+        if isinstance(value, dict): yield from by_column(value, f"{above}{name}.")
+        else: yield above + name, value
+
+# %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #b41b3613
+def check_entries(learner, row, entries):
+    "ConfigError where rows with these entries would be in no space of the task"
+    rows = learner.memory.gather(np.atleast_1d(row))
+    for name, entry in entries.items():
+        if name in dict(columns(rows)):
+            set_column(rows, name, entry.reshape(get_column(rows, name).shape))
+    check_held(poured([rows], len(rows.term)), learner.actor.spec, "what is written")
+
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #1e0987dd
 def edit_rows(learner, which, changes):
-    "Write some columns of stored rows; ValueError where there are no such rows or columns"
+    "Write some columns of stored rows; ValueError or ConfigError where rows, columns or values cannot be"
     memory = learner.memory
     row = rows_meant(learner, which)
-    for name in changes:
-        if name in memory.places: continue
-        raise ValueError(unknown("column", name, memory.places))
-    entries = {name: entry_for(memory, row, name, value) for name, value in changes.items()}
+    known = dict(columns(memory.places))
+    if not changes: raise ValueError("edit: say what is written, as in edit(3, rew=1.)")
+    entries = {}
+    for name, value in by_column(changes):
+        if name not in known: raise ValueError(unknown("column", name, known))
+        entries[name] = entry_for(memory, row, name, value)
+    check_entries(learner, row, entries)
     for name, entry in entries.items():
-        memory.places[name][row] = entry
+        get_column(memory.places, name)[row] = entry
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #bc7b1792
 def edit_lines(who, which, changes):
@@ -127,14 +151,16 @@ def edit_lines(who, which, changes):
     if isinstance(which, str):
         lines += ["from rlbench.lab.hands.filters import rows_where", f"rows = rows_where({learner}, {which!r})"]
         which = "rows"
-    for name, value in changes.items():
-        lines.append(f"{learner}.memory.places[{name!r}][{which}] = {np.asarray(value).tolist()}")
+    for name, value in by_column(changes):
+        place = "".join(f"[{part!r}]" for part in name.split("."))
+        lines.append(f"{learner}.memory.places{place}[{which}] = {np.asarray(value).tolist()}")
     return lines
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #95d0cb9c
 def numbers_told(learner, which):
-    "Which rows are meant, in a form that can be written down: a selection as its numbers"
-    return which.still(learner).tolist() if isinstance(which, Selection) else which
+    "Which rows are meant, in a form that can be written down: numbers of any kind as plain ones"
+    if isinstance(which, Selection): which = which.still(learner)
+    return which if isinstance(which, (str, int)) else np.asarray(which).tolist()
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #31246d1f
 def gone_back(trainer, tree):

@@ -15,6 +15,7 @@ import numpy as np
 from ...buffers.datasets import subset
 from ...buffers.recordings import write_memory
 from ...core.batch import columns, each
+from ...core.digests import state_digest
 from .next_draws import DrawChange, Outlook
 from ..time.player import done_alone, learner_of
 from .selections import in_time, numbers_meant, rows_code
@@ -51,7 +52,8 @@ def outside_code(given, rows): # what somebody gave, and the rows (n, ...) that 
     if isinstance(given, (str, Path)):
         return [], repr(str(given))
     if sum(column.size for _, column in columns(rows)) > FEW_NUMBERS:
-        return [f"# rows: {len(rows.term):,} rows from outside, define them before"], "rows"
+        name = f"rows_{state_digest(rows)[:6]}"
+        return [f"# {name}: {len(rows.term):,} rows from outside, define them before"], name
     return [], repr(plain_columns(rows))
 
 # %% ../../../nbs/8_lab/4_hands/15_operations.ipynb #6743ebf1
@@ -63,7 +65,7 @@ def plain_columns(rows):
 def operation_code(learner, verb, before, code, how):
     "Lines that do an operation again"
     name = OPERATIONS[verb].__name__
-    more = "".join(f", {key}={value!r}" for key, value in how.items() if value is not None)
+    more = "".join(f", {key}={np.asarray(value).tolist()!r}" for key, value in how.items() if value is not None)
     call = f"{name}(trainer.learners[{learner.name!r}], {code}{more})"
     return "\n".join([f"from rlbench.training.surgery import {name}", *before, call])
 
@@ -100,7 +102,10 @@ def operate(player, who, # behaviour; None: the only one that learns
     uses = uses_of(player.trainer, learner.name)
     uses.up_to_now(player.trainer)
     before = Outlook(learner)
-    moved = done_alone(player, deed_of(learner.name, verb, what, how), text).moved
+    try: moved = done_alone(player, deed_of(learner.name, verb, what, how), text).moved
+    except BaseException:
+        uses.take(learner)              # it is where it was, by other objects
+        raise
     if moved: uses.move(moved, learner)
     told = done_words(verb, len(meant) or len(what.term), how)
     uses.change = DrawChange(told, before, Outlook(learner), meant, moved)

@@ -152,7 +152,8 @@ RECORD_TIPS = (
 class RecordRoom:
     "Places for a demonstration on the page"
     def __init__(self, ask): # ask(f): f() between two events
-        self.demo = None
+        self.demo = None        # that is shown,
+        self.demos = {}         # of {behaviour: Demonstration}
         self.picture = styled(Pane(label="the demonstration's environment"), "rl-demo")
         self.said = widgets.HTML("")
         self.path = widgets.Text(value="by_hand.rlb", tooltip="a file name; or folder/name-v0 for Minari",
@@ -169,10 +170,11 @@ class RecordRoom:
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #3b7d9130
 class RecordView(RecordRoom):
     "A demonstration, and how it is shown"
-    def begin(self, trainer, who, seed=1):
-        "A new one, unless one for this behaviour is going on"
-        if self.demo is None or self.demo.who != who:
-            self.demo = Demonstration(trainer, who, seed)
+    def begin(self, trainer, who, seed=None):
+        "A new one, unless one for this behaviour is going on and no seed is asked for"
+        if who not in self.demos or seed is not None:
+            self.demos[who] = Demonstration(trainer, who, 1 if seed is None else seed)
+        self.demo = self.demos[who]
         self.show()
         return self.demo
 
@@ -286,7 +288,7 @@ class HandPanel(HandAdvice):
             return
         self.order(self.player.ask, lambda: act_by_hand(self.player, who, act))
 
-    def begin_recording(self, trainer, who, seed=1):
+    def begin_recording(self, trainer, who, seed=None):
         "A demonstration for one behaviour, shown on the page -> Demonstration"
         return self.recording.begin(trainer, who, seed)
 

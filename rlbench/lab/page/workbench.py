@@ -57,8 +57,8 @@ class Looking(Arranging):
         self.page.hand.look.value = True
         return self.pause()
 
-    def demonstrate(self, who=None, seed=1):
-        "Act in a fresh environment of the same world, where the run does not notice -> Demonstration"
+    def demonstrate(self, who=None, seed=None):
+        "Act in a fresh environment of the same world, where the run does not notice; a seed: in a new one"
         if who is not None: self.look_at(who)
         hand = self.page.hand
         def begin(trainer):

@@ -19,8 +19,14 @@ class BadExpression(ValueError):
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #c662892c
 def component(column, *at):
-    "A component of every row: `obs[0]` is the first number of each observation"
-    return np.asarray(column)[(slice(None), *map(int, at))]
+    "A component of every row: `obs[0]` is the first number of each observation; BadExpression where there is none"
+    column = np.asarray(column)
+    place = tuple(map(int, at))
+    there = len(at) < column.ndim and all(-size <= i < size for i, size in zip(place, column.shape[1:]))
+    if place == at and there: return column[(slice(None), *place)]
+    asked = ", ".join(f"{i:g}" for i in at)
+    rows = f"rows are of shape {column.shape[1:]}" if column.ndim > 1 else "each row is one number"
+    raise BadExpression(f"there is no component [{asked}]: {rows}")
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #58619672
 ROW_WISE = dict(both=np.logical_and, either=np.logical_or, neither=np.logical_not, component=component)

@@ -357,6 +357,8 @@ def branched(timeline, to, n, changes):
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #f2c05275
 def branch_off(player, name, changes):
     "A fork that keeps up with the run in hand from here on -> Relative"
+    if name is not None and not isinstance(name, str):
+        raise ValueError(f"beside: name {name!r}: expected a text; settings go by their names, as in beside(lr=.1)")
     timeline = player.timeline
     twin, lines = branched(timeline, None, None, changes)
     run = player.forks.add(Timeline(twin, lines, timeline.file), changes, timeline.at, name)
