@@ -112,11 +112,11 @@ class DoctorPanel:
         self.widget = panel("Why does it not learn?", "rl-doctor", self.said, self.list)
         reveal(self.widget, False)               # until somebody asks
 
-    def examine(self, **how):
-        "Look for what may be wrong, and show it -> a future of the Diagnosis"
+    def examine(self, who=None, **how):
+        "Look for what may be wrong with a behaviour, or whoever is shown -> a future of the Diagnosis"
         self.said.value = caption_html("looking …")
         reveal(self.widget)
-        who = self.shown()
+        who = who or self.shown()
         asked = self.player.look(lambda trainer: trainer.diagnose(who, **how))
         asked.add_done_callback(self.tell)
         return asked

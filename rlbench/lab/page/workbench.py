@@ -74,9 +74,9 @@ class Looking(Arranging):
         self.page.hand.look.value = False
         return self.told(self.player.ask(lambda: None))
 
-    def diagnose(self, **how): # as for Trainer.diagnose
-        "Why whoever is shown does not learn -> Diagnosis; the page shows it as well"
-        return self.waited(self.page.doctor.examine(**how))
+    def diagnose(self, who=None, **how): # as for Trainer.diagnose
+        "Why a behaviour, or whoever is shown, does not learn -> Diagnosis; the page shows it as well"
+        return self.waited(self.page.doctor.examine(who, **how))
 
     def explain(self, name):
         "What a setting or a number of whoever is shown means -> Explanations; the page shows it as well"

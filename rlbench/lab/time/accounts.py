@@ -161,13 +161,19 @@ def cell_line(row, place, target):
     change = figure(row["after"] - row["before"])
     return f"{place} += {figure(row['moved'])} · ({target} {less(row['before'])}) = {change}"
 
+# %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #7f7aa7e1
+def way_of(moved): # share of the error that is gone
+    "Which way a value went, in words"
+    if moved < 0: return f"{-moved:.2g} of the error farther"
+    if moved <= 1: return f"{moved:.2g} of the error nearer"
+    return f"past it by {moved - 1:.2g} of the error"
+
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #3809b3f7
 def value_line(row, place, target):
     "What became of a value that others moved as well"
     aim = f"the target {target} = {figure(row['target'])}"
     if "moved" not in row: return f"{place} has {aim}"
-    side = "nearer" if row["moved"] >= 0 else "farther"
-    way = "there was no error" if np.isnan(row["moved"]) else f"{abs(row['moved']):.2g} of the error {side}"
+    way = "there was no error" if np.isnan(row["moved"]) else way_of(row["moved"])
     return f"{place} = {figure(row['before'])} has {aim}; now {figure(row['after'])}, {way}"
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #5f5a7960

@@ -10,6 +10,7 @@ __all__ = ['COUNTS', 'ALIASES', 'HEARD_OF', 'KEPT', 'names_for', 'looked_up', 'h
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c0a37286
 import ast
 import operator
+import warnings
 from dataclasses import replace
 from math import isfinite
 from typing import NamedTuple
@@ -64,7 +65,7 @@ def hit_words(values, answer):
     told = []
     for name, value in values.items():
         one = np.asarray(value)
-        if len(rows) and len(one) == len(answer): one = one[rows[0]]
+        if len(rows) and one.ndim and len(one) == len(answer): one = one[rows[0]]
         told.append(f"{name} = {one:.4g}" if one.ndim == 0 else f"{name} of shape {one.shape}")
     if len(rows): told.append(f"row {rows[0]} of {len(answer)}")
     return ", ".join(told)
@@ -116,7 +117,10 @@ class Holds:
     def __init__(self, text, trainer):
         self.expression = Expression(text, names_for(trainer))
         self.is_kept = limit_in(text)
-        self.hears = kinds_with(self.expression.names)
+        self.names = self.expression.names
+        self.hears = kinds_with(self.names)
+        if not self.hears:
+            raise ValueError(f"{text!r}: no event tells of {' and of '.join(self.names)}; make a breakpoint of each")
         self.text = text
 
     def __call__(self, trainer, event):
@@ -125,7 +129,8 @@ class Holds:
         for name in self.expression.names:
             values[name] = found = looked_up(trainer, event, ALIASES.get(name, name))
             if found is None: return ""
-        answer = self.expression(values)
+        try: answer = self.expression(values)
+        except ValueError as problem: raise ValueError(f"breakpoint {self.text!r}: {problem}") from None
         if not np.count_nonzero(answer): return ""        # quicker than any()
         answer = np.asarray(answer)
         return hit_words(values, answer.reshape(len(answer), -1).any(1) if answer.ndim > 1 else answer)
@@ -137,6 +142,7 @@ class HoldsOfEach:
     def __init__(self, holds):
         self.holds = holds
         self.hears = holds.hears
+        self.names = holds.names
         self.text = holds.text
 
     def __call__(self, trainer, event):
@@ -193,13 +199,14 @@ class Prefers:
         self.before = self.asked(trainer)
 
     def asked(self, trainer):
+        self.updates = trainer.updates
         return trainer.policies[self.who].act(self.obs)
 
     def __call__(self, trainer, event):
-        now = self.asked(trainer)
+        follows = trainer.updates == self.updates + 1     # else the run was elsewhere when it was asked
         before = self.before
-        self.before = now
-        return "" if np.array_equal(before, now) else f"{before} before, {now} now"
+        self.before = now = self.asked(trainer)
+        return "" if np.array_equal(before, now) or not follows else f"{before} before, {now} now"
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #089c950b
 class Says:
@@ -235,6 +242,19 @@ class Hit(NamedTuple):
     def __str__(self):
         return f"breakpoint {self.number}, {self.text}: {self.words}"
 
+# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #b400ae4f
+ALWAYS = "obs", "act", "rew", "term", "trunc", "next_obs", *COUNTS
+
+def untold(names, trainer):
+    "Those of some names that nobody told of so far; none before everybody has made an update"
+    learners = trainer.learners.values()
+    if not learners or not all(learner.last for learner in learners): return []
+    told = set(ALWAYS)
+    for learner in learners:
+        for tree in (learner.memory.places, learner.data, learner.last.parts, learner.last.batch):
+            told |= {name for name, _ in columns(tree or {})} | {*(tree or {})}
+    return [name for name in names if ALIASES.get(name, name) not in told]
+
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #985a74fe
 class Breakpoints:
     "Conditions at which a run is to stop, by number"
@@ -253,7 +273,10 @@ class Breakpoints:
     def add(self, what, trainer):
         "Stop where this holds from now on -> its number"
         number = max(self.conditions, default=0) + 1
-        self.conditions[number] = condition(what, trainer)
+        self.conditions[number] = holds = condition(what, trainer)
+        missing = untold(getattr(holds, "names", ()), trainer)
+        if missing:
+            warnings.warn(f"breakpoint {what!r}: this run has told nothing of {', '.join(missing)} so far", stacklevel=4)
         self.hits[number] = 0
         self.sort()
         return number

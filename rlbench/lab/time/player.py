@@ -7,6 +7,7 @@ __all__ = ['DRIVERS', 'branched', 'Rememberer', 'Player', 'this_cell', 'only_one
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #3e1f8955
 import atexit
+import contextlib
 import sys
 import threading
 import weakref
@@ -14,13 +15,16 @@ from time import perf_counter
 
 from ...core.settings import check_function, fits
 from ...core.words import unknown
+from ...envs.env import EnvProblem
 from .breakpoints import Breakpoints
 from ..views.evaluations import pass_evaluations
 from .forks import Forks
 from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
 from ..views.pins import pass_pins
+from .not_finite import cause
 from .timeline import Timeline
+from ...training.learner import NotFinite
 from ...training.trainer import load, torch_threads
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c8a10005
@@ -388,6 +392,16 @@ def gone_over(player, name):
     Owner.adopt(player, chosen.trainer)
     player.screen.take(chosen.trainer)
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #35323573
+def tell_cause(timeline, problem):
+    "NotFinite says as well which number was the first that is none, where a copy comes to where the run stands"
+    try:
+        with contextlib.closing(timeline.twin(timeline.branch.path(timeline.at, timeline.done))) as twin:
+            found = next(filter(None, map(cause, twin.learners.values())), "")
+    except (ArithmeticError, EnvProblem, RuntimeError, ValueError):
+        return                                            # no copy comes there: the message stays as it is
+    if found: problem.args = (f"{problem}. First: {found}",)
+
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #20011e0f
 class Rememberer(Stepper):
     "A stepper that remembers what happened and what was done, stops where it was told to, and has forks"
@@ -419,6 +433,10 @@ class Rememberer(Stepper):
 
     def glance(self):
         self.timeline.look()
+
+    def fail(self, problem):
+        if isinstance(problem, NotFinite): tell_cause(self.timeline, problem)
+        super().fail(problem)
 
     def halts(self, event):
         hit = self.stops.look(self.trainer, event)

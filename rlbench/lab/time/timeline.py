@@ -394,8 +394,12 @@ class Timeline(Chronicle):
     def rewind(self, to, n=None, branch=None):
         "Go to where the run stood after an event: by its number, or rewind('episode', -1); exact to the bit"
         branch, at = self.where(to, n, branch)
-        with unwatched(self.trainer):
-            lead(self.trainer, self.album.shelf, branch.path(at))
+        try:
+            with unwatched(self.trainer):
+                lead(self.trainer, self.album.shelf, branch.path(at))
+        except BaseException:
+            if not self.trainer.begun: self.seen = self.trainer.obs       # where it was, by other objects
+            raise
         self.branch = branch
         self.at = at
         self.done = done_before(branch.deeds, at)

@@ -17,7 +17,8 @@ import torch
 
 from ...buffers.returns import discounted
 from ...core.batch import Batch, as_numpy, each
-from ...core.settings import whole_number
+from ...core.settings import fits, whole_number
+from ...core.words import ConfigError
 from ..actor import to_tensors
 from ..learner import NotFinite
 from ..visits import chosen_one, fresh_envs, one_step, visitors
@@ -219,6 +220,9 @@ def examine(trainer,
             seeds=0):# how many runs like it to train, as long as it was
     "What there is to be seen of a run -> Examined; the run itself does not notice"
     who = chosen_one(trainer.learners, who)
+    steps = whole_number("diagnose: steps", steps, low=1)
+    if not fits(float, seconds) or not seconds > 0:
+        raise ConfigError(f"diagnose: seconds = {seconds!r}: expected a number above 0")
     found = {way: recorded(trainer, who, way, steps, seconds, seed) for way in WAYS}
     recordings = [rows for rows, _ in found.values()]
     cut = tuple(way for way, (_, was_cut) in found.items() if was_cut)

@@ -27,9 +27,9 @@ from ..meanings import MEANINGS
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #ab1aa22c
 @torch.no_grad()
 def action_shares(evidence, obs):
-    "(n, A) probabilities of actions; None where there are none"
+    "(n, A) probabilities of actions; None where there are none, or one action alone"
     probs = evidence.algo.probs(evidence.learner.nets, to_tensors(obs, evidence.learner.device))
-    return None if probs is None else as_numpy(probs).astype(float)
+    return None if probs is None or probs.shape[-1] < 2 else as_numpy(probs).astype(float)
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #897bad2f
 def entropy_share(probs):
@@ -40,7 +40,7 @@ def entropy_share(probs):
 def settled_early(evidence):
     "The policy is sure of itself, and no better than chance"
     probs = action_shares(evidence, evidence.exploring.obs)
-    if probs is None or probs.shape[-1] < 2 or not evidence.learner.updates:
+    if probs is None or not evidence.learner.updates:
         return None
     share = entropy_share(probs).mean()
     why = MEANINGS["ent_share"].beyond(share)
@@ -173,7 +173,8 @@ def no_exploration(evidence):
     name = "epsilon" if by_epsilon else "exploration_noise"
     size = getattr(algo, name, None)
     hopes = getattr(algo, "initial", 0)                   # who expects more of what was not tried, tries it
-    if size is None or size > 1e-4 or hopes: return None
+    meant = size == default_of(evidence.learner.settings, name)              # it explores by other means
+    if size is None or size > 1e-4 or hopes or meant: return None
     return Finding(
         "no_exploration", f"exploration stands at {name} = {size:g} after {evidence.trainer.steps:,} steps",
         "an action that looked bad once is never tried again",

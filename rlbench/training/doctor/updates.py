@@ -279,7 +279,8 @@ def told_push(found, table):
     errors = mean_errors(before, found.after) or [0., 0.]
     bearable = 1.01 if table else 1.1                     # a table has no neighbours that a step could disturb
     tremor = 0 if table or "target" not in before else 2e-3 * float(before.target.abs().mean())
-    still = table and errors[0] > 1e-6 and errors[1] > .999 * errors[0] and (found.learner.algo.lr or 0) > .01
+    at_once = table and "queue" not in found.nets         # what waits in a queue is put off, and not forgotten
+    still = at_once and errors[0] > 1e-6 and errors[1] > .999 * errors[0] and (found.learner.algo.lr or 0) > .01
     if errors[1] > bearable * errors[0] + tremor + 1e-6 or still:
         return f"30 steps on one minibatch made its mean error {errors[1]:.3g}, from {errors[0]:.3g}"
     return pushed_values(found) or pushed_temperature(found)

@@ -1,0 +1,227 @@
+"What a lab must not do when somebody errs: lose its past, write what cannot be, or say what is not so"
+import warnings
+
+import numpy as np
+import pytest
+
+import rlbench
+from rlbench import Workbench
+from rlbench.core.words import ConfigError
+from rlbench.training.learner import NotFinite
+from rlbench.training.trainer import Trainer
+
+PPO = dict(num_envs=2, n_steps=32, batch_size=32)
+
+
+def bench(env="CartPole-v1", algo="dqn", **settings):
+    "A workbench without pictures"
+    return Workbench(env, algo, driver="sync", seed=0, views=[], **settings)
+
+
+@pytest.fixture
+def held():
+    "One that holds sixty rows, with priorities"
+    return bench(learning_starts=30, prioritized_replay_alpha=.5).step("step", 60)
+
+
+def reproduced(wb, tmp_path):
+    "The script of a workbench ends with an assertion that the state is the same"
+    path = tmp_path / "again.py"
+    wb.script(path)
+    exec(compile(path.read_text(), path, "exec"), {})
+    return True
+
+
+def test_scripts_write_rows_and_numbers_of_any_kind(held, tmp_path):
+    held.edit(held.rows("age < 2").numbers, rew=5.)
+    held.edit(np.array([3, 4]), rew=np.float32(2.))
+    held.edit(np.int64(6), rew=1.)
+    held.prioritise([9], to=np.float32(2.))
+    held.prioritise([8], by=np.float64(3.))
+    held.duplicate([5], times=np.int64(2))
+    assert reproduced(held.step("step", 5), tmp_path)
+
+
+def test_rows_from_outside_have_names_of_their_own(held):
+    def rows(n):
+        flags = dict.fromkeys(("term", "trunc"), np.zeros(n, bool))
+        seen = dict.fromkeys(("obs", "next_obs"), np.zeros((n, 4), np.float32))
+        return dict(seen, act=np.zeros(n, int), rew=np.full(n, float(n)), **flags)
+
+    held.inject(rows(100))
+    held.inject(rows(150))
+    names = {line.split()[1] for line in held.snippet().splitlines() if line.startswith("# rows_")}
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize("changes, told", [
+    (dict(act=9), "its act hold 9"),
+    (dict(act=1.5), "act = 1.5: expected numbers as int64"),
+    (dict(rew=np.nan), "its rew hold nan"),
+    (dict(term=5), "term = 5: expected numbers as bool"),
+    ({}, r"as in edit\(3, rew=1\.\)"),
+])
+def test_what_cannot_be_is_not_written(held, changes, told):
+    before = held.trainer.digest()
+    with pytest.raises((ValueError, ConfigError), match=told):
+        held.edit(3, **changes)
+    assert held.trainer.digest() == before
+
+
+def test_parts_of_an_observation_are_edited_by_name():
+    wb = bench("rlbench/Forbidden-v0", learning_starts=30).step("step", 40)
+    name = next(name for name in wb.trainer.learner.memory.places["obs"] if name != "action_mask")
+    shape = wb.trainer.learner.memory.places["obs"][name][3].shape
+    wb.edit(3, obs={name: np.zeros(shape)})
+    assert not wb.trainer.learner.memory.places["obs"][name][3].any()
+
+
+def test_more_rows_than_there_are_places_are_refused():
+    wb = bench(buffer_size=60).step("step", 30)
+    flags = dict.fromkeys(("term", "trunc"), np.zeros(100, bool))
+    seen = dict.fromkeys(("obs", "next_obs"), np.zeros((100, 4), np.float32))
+    with pytest.raises(ValueError, match="100 rows from outside: the memory has places for 60"):
+        wb.inject(dict(seen, act=np.zeros(100, int), rew=np.zeros(100), **flags))
+
+
+def test_a_refused_operation_leaves_counts_of_use(held):
+    held.step("step", 100)
+    before = repr(held.why_drawn(5))
+    with pytest.raises(ValueError, match="copies of a row"):
+        held.duplicate([5], times=0)
+    assert repr(held.why_drawn(5)) == before
+
+
+@pytest.mark.parametrize("text", ["obs[9] > 0", "rew[0] > 0", "obs[0.5] > 0"])
+def test_a_component_that_is_none_is_named(held, text):
+    with pytest.raises(ValueError, match="there is no component"):
+        held.rows(text)
+    held.break_when(text)
+    with pytest.raises(ValueError, match="breakpoint .*there is no component"):
+        held.step("step", 2)
+
+
+def test_nothing_stored_is_no_unknown_name():
+    with pytest.raises(ValueError, match="holds for none of 0 rows"):
+        bench().rows("rew > 0")
+
+
+def test_a_fork_has_a_text_for_a_name(held):
+    with pytest.raises(ValueError, match="name 3: expected a text"):
+        held.beside(3)
+    held.step("step")
+    assert list(held.forks.known) == ["run"]
+
+
+def test_an_error_while_rewinding_keeps_the_past():
+    wb = bench(algo="ppo", num_envs=1).step("event", 20)
+    times = iter((False, True))
+
+    def fail(trainer):
+        if next(times, False): raise OSError("away")
+
+    wb.call(fail)
+    wb.step("event", 20)
+    with pytest.raises(OSError, match="away"):
+        wb.rewind(30)
+    assert wb.rewind(10).trainer.steps == 10
+
+
+def test_a_breakpoint_joins_counts_and_columns():
+    wb = bench(algo="ppo", **PPO)
+    wb.break_when("updates > 3 and kl > 1e-9")
+    wb.step("iteration", 20)
+    assert "kl" in str(wb.player.hit) and wb.trainer.updates < 20
+
+
+def test_a_breakpoint_says_that_it_cannot_be_hit():
+    wb = bench(algo="ppo", **PPO).step("update", 3)
+    with pytest.raises(ValueError, match="no event tells of loss and of episode_return"):
+        wb.break_when("loss > 0 and episode_return > 0")
+    with pytest.warns(UserWarning, match="told nothing of td_error so far"):
+        wb.break_when("td_error > 0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for text in ("kl > 1", "entropy < 0", "reward > 2", "adv > 1e9", "episode_return > 1e9", "loss > 1e9"):
+            wb.break_when(text)
+
+
+def test_a_preference_that_changes_is_hit_at_the_same_events_after_a_rewind():
+    wb = bench(algo="ppo", lr=.02, **PPO).step("update", 5)
+    wb.break_when(obs=[0., 0, 0, 0])
+    begun = wb.player.timeline.at
+
+    def hits():
+        found = []
+        for _ in range(60):
+            wb.step("update")
+            if wb.player.hit: found.append(wb.player.timeline.at)
+        return found
+
+    first = hits()
+    wb.rewind(begun)
+    assert hits() == first
+
+
+def test_the_first_number_that_is_none_is_told_where_a_run_stops():
+    wb = bench(learning_starts=40).step("update", 3)
+
+    def spoil(trainer): trainer.learner.memory.places["rew"][7] = np.nan
+
+    wb.call(spoil)
+    with pytest.raises(NotFinite, match="First: the minibatch of 128 rows had it already: ret in row"):
+        wb.step("update", 50)
+
+
+# ---- the doctor
+
+def test_the_doctor_is_asked_of_one_behaviour():
+    wb = bench("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo")).step("step", 20)
+    assert wb.diagnose(who="runner", steps=30).evidence.who == "runner"
+    assert wb.diagnose("chaser", steps=30).evidence.who == "chaser"
+
+
+@pytest.mark.parametrize("asked, told", [(dict(steps=0), "steps = 0"), (dict(steps=1.5), "steps = 1.5"),
+                                         (dict(seconds=-1), "seconds = -1"), (dict(seconds="a"), "seconds = 'a'")])
+def test_the_doctor_needs_time(asked, told):
+    with pytest.raises((ValueError, ConfigError), match=told):
+        Trainer("CartPole-v1", "ppo").diagnose(**asked)
+
+
+@pytest.mark.parametrize("env, algo, steps", [
+    ("rlbench/Bandit-v0", "bandit", 500),
+    ("rlbench/Bandit-v0", "gradient_bandit", 500),
+    ("rlbench/CliffWalk-v0", "count_bonus", 10_000),
+    ("rlbench/DynaMaze-v0", "prioritised_sweeping", 2_000),
+    ("MountainCar-v0", "linear_sarsa", 20_000),
+    ("rlbench/Walk-v0", "linear_td", 2_000),
+])
+def test_the_doctor_finds_nothing_in_healthy_runs_with_nothing_set(env, algo, steps):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not Trainer(env, algo, seed=0).run(steps).diagnose()
+
+
+# ---- runs and demonstrations
+
+def test_a_finished_run_is_told_as_it_ended(tmp_path):
+    trainer = rlbench.train("CartPole-v1", "ppo", run_id="a", steps=1_900, folder=tmp_path, progress=False, **PPO)
+    line = rlbench.Runs(tmp_path)[0]
+    assert line.facts["steps"] == trainer.steps
+    np.testing.assert_allclose(line.facts["return"], trainer.episodes.mean_return)
+
+
+def test_demonstrations_are_kept_by_behaviour_and_begun_anew_by_a_seed():
+    wb = bench()
+    demo = wb.demonstrate()
+    demo.act(0)
+    assert wb.demonstrate() is demo
+    other = wb.demonstrate(seed=9)
+    assert other is not demo and not other.found
+    while not other.returns:
+        other.act(0)
+    other.act(1)
+    assert len(other.ring()) == len(other.ring(whole=True)) + 1
+    chase = bench("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"))
+    mine = chase.demonstrate("chaser").act(0)
+    assert chase.demonstrate("runner") is not mine and chase.demonstrate("chaser") is mine
