@@ -86,7 +86,7 @@ def test_q_learning_by_hand():
 
 
 def test_two_rows_of_one_cell_are_not_told_as_one():
-    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0, num_envs=2, epsilon=0.)
+    trainer = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0, num_envs=2, epsilon=0., initial=0.)
     trainer.learner.nets.q.values[36, 0] = 1.                           # both go up
     account = explain_next(trainer)
     assert account.rows.before.tolist() == [1, 1] and account.rows.estimate.tolist() == [1, 0]

@@ -7,6 +7,7 @@ import pytest
 import rlbench
 from rlbench import Workbench
 from rlbench.core.words import ConfigError
+from rlbench.lab.time import timeline
 from rlbench.training.learner import NotFinite
 from rlbench.training.trainer import Trainer
 
@@ -97,7 +98,7 @@ def test_a_component_that_is_none_is_named(held, text):
     with pytest.raises(ValueError, match="there is no component"):
         held.rows(text)
     held.break_when(text)
-    with pytest.raises(ValueError, match="breakpoint .*there is no component"):
+    with pytest.raises(ValueError, match="there is no component"):
         held.step("step", 2)
 
 
@@ -113,17 +114,15 @@ def test_a_fork_has_a_text_for_a_name(held):
     assert list(held.forks.known) == ["run"]
 
 
-def test_an_error_while_rewinding_keeps_the_past():
-    wb = bench(algo="ppo", num_envs=1).step("event", 20)
-    times = iter((False, True))
+def test_an_error_while_rewinding_keeps_the_past(monkeypatch):
+    wb = bench(algo="ppo", num_envs=1).step("event", 40)
 
-    def fail(trainer):
-        if next(times, False): raise OSError("away")
+    def fail(*path): raise OSError("away")
 
-    wb.call(fail)
-    wb.step("event", 20)
-    with pytest.raises(OSError, match="away"):
-        wb.rewind(30)
+    with monkeypatch.context() as patch:
+        patch.setattr(timeline, "lead", fail)
+        with pytest.raises(OSError, match="away"):
+            wb.rewind(30)
     assert wb.rewind(10).trainer.steps == 10
 
 

@@ -136,8 +136,7 @@ class RecurrentQ(ReplayedQ):
         return self.choose(allowed(q, obs), noise, mask_of(obs)), dict(carry=before), after
 
     def values_after(self, nets, obs, carry):
-        q, _, _ = self.step(nets, obs, carry)
-        return allowed(unscale(q), obs)
+        return allowed(unscale(self.step(nets, obs, carry)[0]), obs)
 
 # %% ../../nbs/4_algos/433_r2d2.ipynb #fd08d8fc
 class FromStretches(RecurrentQ):

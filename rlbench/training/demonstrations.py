@@ -75,7 +75,8 @@ class Demonstration(Acted):
     def ring(self, whole=False):
         "What was done so far, as a data set; an episode under way is cut, or left out where all are to be whole"
         found = self.found[:self.whole] if whole else self.found
-        if not found: raise ValueError("no whole episode was demonstrated yet" if whole else "nothing was demonstrated yet")
+        if not found:
+            raise ValueError(f"{'no whole episode' if whole else 'nothing'} was demonstrated yet")
         ring = Ring(len(found), len(found[0][1]))
         for rows, valid in found: ring.add(rows, valid)
         cut_newest(ring)

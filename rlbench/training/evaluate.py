@@ -96,12 +96,12 @@ def play_to_end(env, obs, actors,
                 share,    # episodes of every row
                 longest,  # steps after which an episode is cut
                 most):    # steps of all environments, after which it is given up
-    "({behaviour: Played}, steps) once every row has played its share; ({}, steps) where that takes more than `most`"
+    "{behaviour: Evaluation} once every row has played its share; nothing where that takes more than `most`"
     played = {name: Played() for name in actors}
     steps = 0
     while not all(one.complete(share) for one in played.values()):
         steps += env.num_envs
-        if steps > most: return {}, most
+        if steps > most: return {}
         acts = {name: actor.act(obs[name], greedy=name in learners)[0] for name, actor in actors.items()}
         for name, step in env.step(acts).items():
             actors[name].begin(step.first)
@@ -110,7 +110,7 @@ def play_to_end(env, obs, actors,
         for name, cut in cut_short(env, longest).items():
             actors[name].begin(np.isin(np.arange(len(obs[name])), [one.env for one in cut]))
             played[name].add((), cut)
-    return played, steps
+    return {name: one.counted(share, steps) for name, one in played.items()}
 
 # %% ../../nbs/6_training/65_evaluate.ipynb #ca6553c1
 def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or file
@@ -131,6 +131,5 @@ def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or f
     with contextlib.closing(fresh_envs(trainer, num_envs)) as env:
         share = ceil(episodes / env.num_envs)             # a vector from outside has as many as it has
         obs = env.reset(begin)
-        played, steps = play_to_end(env, obs, actors, trainer.learners if greedy else {}, share, longest, most)
-    found = {name: one.counted(share, steps) for name, one in played.items()}
+        found = play_to_end(env, obs, actors, trainer.learners if greedy else {}, share, longest, most)
     return found if len(found) > 1 else next(iter(found.values()), None)

@@ -8,6 +8,7 @@ __all__ = ['BESIDE', 'names_of_rows', 'asked_of_rows', 'rows_where']
 # %% ../../../nbs/8_lab/4_hands/10_filters.ipynb #21d2277e
 import numpy as np
 
+from ...core.words import NAMES
 from ..time.breakpoints import ALIASES
 from ..time.expressions import Expression
 from ..views.inspect import errors_of, newest_first
@@ -42,7 +43,8 @@ def asked_of_rows(learner, rows, name):
 def rows_where(learner, text):
     "Numbers (n,) of the rows of a learner's memory for which an expression holds, the newest first"
     memory = learner.memory
-    holds = Expression(text, names_of_rows(memory) if len(memory) else None)
+    known = names_of_rows(memory)
+    holds = Expression(text, known if len(memory) else [*NAMES, *ALIASES, *known])
     if not len(memory): return np.zeros(0, int)
     rows = newest_first(memory)
     values = {}

@@ -116,8 +116,10 @@ def rows_meant(learner, which):
 def by_column(changes, above=""):
     "(dotted name, value) of what is to be written, parts of nested columns by themselves"
     for name, value in changes.items():
-        if isinstance(value, dict): yield from by_column(value, f"{above}{name}.")
-        else: yield above + name, value
+        if isinstance(value, dict):
+            yield from by_column(value, f"{above}{name}.")
+        else:
+            yield above + name, value
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #b41b3613
 def check_entries(learner, row, entries):
@@ -137,7 +139,8 @@ def edit_rows(learner, which, changes):
     if not changes: raise ValueError("edit: say what is written, as in edit(3, rew=1.)")
     entries = {}
     for name, value in by_column(changes):
-        if name not in known: raise ValueError(unknown("column", name, known))
+        if name not in known:
+            raise ValueError(unknown("column", name, known))
         entries[name] = entry_for(memory, row, name, value)
     check_entries(learner, row, entries)
     for name, entry in entries.items():

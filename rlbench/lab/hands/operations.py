@@ -7,6 +7,7 @@ __all__ = ['OPERATIONS', 'FEW_NUMBERS', 'counted_words', 'done_words', 'outside_
            'deed_of', 'check_operation', 'operate', 'asked_to_operate', 'export_rows']
 
 # %% ../../../nbs/8_lab/4_hands/15_operations.ipynb #e5d6860b
+import contextlib
 from functools import partial
 from pathlib import Path
 
@@ -83,6 +84,15 @@ def check_operation(learner, verb, how):
     if verb == "prioritise":
         check_priorities(learner, how.get("to"), how.get("by"))
 
+# %% ../../../nbs/8_lab/4_hands/15_operations.ipynb #c2950b5b
+@contextlib.contextmanager
+def taken_up_again(uses, learner):
+    "Counts of use go on where an operation fails: the learner is where it was, by other objects"
+    try: yield
+    except BaseException:
+        uses.take(learner)
+        raise
+
 # %% ../../../nbs/8_lab/4_hands/15_operations.ipynb #39165c06
 def operate(player, who, # behaviour; None: the only one that learns
             verb,        # one of OPERATIONS
@@ -102,10 +112,8 @@ def operate(player, who, # behaviour; None: the only one that learns
     uses = uses_of(player.trainer, learner.name)
     uses.up_to_now(player.trainer)
     before = Outlook(learner)
-    try: moved = done_alone(player, deed_of(learner.name, verb, what, how), text).moved
-    except BaseException:
-        uses.take(learner)              # it is where it was, by other objects
-        raise
+    with taken_up_again(uses, learner):
+        moved = done_alone(player, deed_of(learner.name, verb, what, how), text).moved
     if moved: uses.move(moved, learner)
     told = done_words(verb, len(meant) or len(what.term), how)
     uses.change = DrawChange(told, before, Outlook(learner), meant, moved)

@@ -131,8 +131,8 @@ def facts_of(path, status, who, alone, held):
     "What a table shows of a behaviour, from its folder's status and newest metrics"
     numbers = newest_numbers(path / "metrics.jsonl")
     mark = "" if alone else f"{who}/"
-    ahead = (status.get("steps") or 0) > (numbers.get("steps") or 0)       # a last row may be some steps old
-    known = numbers | status if ahead else status | numbers
+    steps, logged = (finite_number(told.get("steps")) or 0 for told in (status, numbers))
+    known = numbers | status if steps > logged else status | numbers      # the last row may be some steps old
     names = {fact: mark + name for fact, name in NUMBERS_TOLD.items()}
     names |= dict(seconds="time", steps="steps", updates="updates")
     found = {fact: finite_number(known.get(name)) for fact, name in names.items()}

@@ -162,7 +162,7 @@ def cell_line(row, place, target):
     return f"{place} += {figure(row['moved'])} · ({target} {less(row['before'])}) = {change}"
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #7f7aa7e1
-def way_of(moved): # share of the error that is gone
+def how_far(moved): # share of the error that is gone
     "Which way a value went, in words"
     if moved < 0: return f"{-moved:.2g} of the error farther"
     if moved <= 1: return f"{moved:.2g} of the error nearer"
@@ -173,7 +173,7 @@ def value_line(row, place, target):
     "What became of a value that others moved as well"
     aim = f"the target {target} = {figure(row['target'])}"
     if "moved" not in row: return f"{place} has {aim}"
-    way = "there was no error" if np.isnan(row["moved"]) else way_of(row["moved"])
+    way = "there was no error" if np.isnan(row["moved"]) else how_far(row["moved"])
     return f"{place} = {figure(row['before'])} has {aim}; now {figure(row['after'])}, {way}"
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #5f5a7960

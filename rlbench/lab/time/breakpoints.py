@@ -65,7 +65,8 @@ def hit_words(values, answer):
     told = []
     for name, value in values.items():
         one = np.asarray(value)
-        if len(rows) and one.ndim and len(one) == len(answer): one = one[rows[0]]
+        if len(rows) and one.ndim and len(one) == len(answer):
+            one = one[rows[0]]
         told.append(f"{name} = {one:.4g}" if one.ndim == 0 else f"{name} of shape {one.shape}")
     if len(rows): told.append(f"row {rows[0]} of {len(answer)}")
     return ", ".join(told)
@@ -74,8 +75,10 @@ def hit_words(values, answer):
 HEARD_OF = dict(episode_return="collect", episode_length="collect", loss="learn", grad_norm="learn")
 
 def kinds_with(names):
-    "The kinds of events that may tell of every one of some names"
-    return [kind for kind in EVENT_KINDS if all(HEARD_OF.get(name, kind) == kind for name in names)]
+    "The kinds of events that may tell of every one of some names; ValueError where there are none"
+    kinds = [kind for kind in EVENT_KINDS if all(HEARD_OF.get(name, kind) == kind for name in names)]
+    if kinds: return kinds
+    raise ValueError(f"no event tells of {' and of '.join(names)} at once; make a breakpoint of each")
 
 def is_silent(event, name):
     "Whether an event without a column of a name surely says nothing of it"
@@ -119,8 +122,6 @@ class Holds:
         self.is_kept = limit_in(text)
         self.names = self.expression.names
         self.hears = kinds_with(self.names)
-        if not self.hears:
-            raise ValueError(f"{text!r}: no event tells of {' and of '.join(self.names)}; make a breakpoint of each")
         self.text = text
 
     def __call__(self, trainer, event):
@@ -129,8 +130,7 @@ class Holds:
         for name in self.expression.names:
             values[name] = found = looked_up(trainer, event, ALIASES.get(name, name))
             if found is None: return ""
-        try: answer = self.expression(values)
-        except ValueError as problem: raise ValueError(f"breakpoint {self.text!r}: {problem}") from None
+        answer = self.expression(values)
         if not np.count_nonzero(answer): return ""        # quicker than any()
         answer = np.asarray(answer)
         return hit_words(values, answer.reshape(len(answer), -1).any(1) if answer.ndim > 1 else answer)
@@ -276,7 +276,7 @@ class Breakpoints:
         self.conditions[number] = holds = condition(what, trainer)
         missing = untold(getattr(holds, "names", ()), trainer)
         if missing:
-            warnings.warn(f"breakpoint {what!r}: this run has told nothing of {', '.join(missing)} so far", stacklevel=4)
+            warnings.warn(f"breakpoint {what!r}: this run told nothing of {', '.join(missing)} so far", stacklevel=4)
         self.hits[number] = 0
         self.sort()
         return number

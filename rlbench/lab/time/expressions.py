@@ -130,7 +130,9 @@ class Expression:
 
     def __call__(self, values): # {name: array or number}, all that it asks for
         "What it comes to: an array with an answer for each row, or one answer"
-        return eval(self.code, ALLOWED, values)
+        try: return eval(self.code, ALLOWED, values)
+        except BadExpression as problem:
+            raise BadExpression(f"{self.text!r}: {problem}") from None
 
     def __repr__(self):
         return f"Expression({self.text!r})"

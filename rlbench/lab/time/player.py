@@ -434,10 +434,6 @@ class Rememberer(Stepper):
     def glance(self):
         self.timeline.look()
 
-    def fail(self, problem):
-        if isinstance(problem, NotFinite): tell_cause(self.timeline, problem)
-        super().fail(problem)
-
     def halts(self, event):
         hit = self.stops.look(self.trainer, event)
         if hit: self.timeline.flag("breakpoint", f"{hit.text}: {hit.words}")
@@ -471,6 +467,10 @@ class Rememberer(Stepper):
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #7ade6657
 class Player(Rememberer):
     "Play, pause, step, change: a trainer in someone's hands"
+
+    def fail(self, problem):
+        if isinstance(problem, NotFinite): tell_cause(self.timeline, problem)
+        super().fail(problem)
 
     def look(self, function):
         "`function(trainer)` between two events, for a function that only reads, say a snapshot"

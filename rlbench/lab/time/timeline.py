@@ -353,14 +353,16 @@ def lead(trainer, shelf, path):
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #97cb1285
 @contextlib.contextmanager
-def unwatched(trainer):
+def unwatched(trainer, back=lambda: None): # back(): it was brought back to where it was
     "Nobody watches for a while; what goes wrong leaves the trainer where it was"
     here = None if trainer.begun else trainer.snapshot()
     watchers = trainer.watchers
     trainer.watchers = []
     try: yield
     except BaseException:
-        if here: trainer.restore(here)
+        if here:
+            trainer.restore(here)
+            back()
         raise
     finally:
         trainer.watchers = watchers
@@ -394,12 +396,8 @@ class Timeline(Chronicle):
     def rewind(self, to, n=None, branch=None):
         "Go to where the run stood after an event: by its number, or rewind('episode', -1); exact to the bit"
         branch, at = self.where(to, n, branch)
-        try:
-            with unwatched(self.trainer):
-                lead(self.trainer, self.album.shelf, branch.path(at))
-        except BaseException:
-            if not self.trainer.begun: self.seen = self.trainer.obs       # where it was, by other objects
-            raise
+        with unwatched(self.trainer, back=self.arrive):
+            lead(self.trainer, self.album.shelf, branch.path(at))
         self.branch = branch
         self.at = at
         self.done = done_before(branch.deeds, at)

@@ -153,7 +153,8 @@ def short_sight(evidence):
     typical = np.median(lengths) if len(lengths) else len(evidence.chance.rew)
     horizon = 1 / (1 - gamma) if gamma < 1 else math.inf
     meant = gamma == default_of(evidence.algo, "gamma")
-    if meant or horizon >= min(10, typical / 3) or each_by_itself(evidence): return None
+    if meant or horizon >= min(10, typical / 3) or each_by_itself(evidence):
+        return None
     return Finding(
         "short_sight", f"with gamma = {gamma:g} about {horizon:.0f} steps count, and an episode of chance has "
         f"{typical:.0f}",
