@@ -136,7 +136,8 @@ def edit_rows(learner, which, changes):
     memory = learner.memory
     row = rows_meant(learner, which)
     known = dict(columns(memory.places))
-    if not changes: raise ValueError("edit: say what is written, as in edit(3, rew=1.)")
+    if not changes:
+        raise ValueError("edit: say what is written, as in edit(3, rew=1.)")
     entries = {}
     for name, value in by_column(changes):
         if name not in known:
