@@ -309,7 +309,7 @@ MORE_FAULTS = {
     "tau: 1": case("strange_setting", **SMALL, tau=1.),
     "target_update_interval: 1": case("strange_setting", **BRIEF, target_update_interval=1),
     "ent_coef: 10, sac": case("kept_random", **SMALL, ent_coef=10.),
-    "epsilon: 0, table": case("no_exploration", env=LAKE, algo="qlearning", steps=5000, epsilon=0.),
+    "epsilon: 0, table": case("no_exploration", env=LAKE, algo="qlearning", steps=5000, epsilon=0., initial=0.),
     "epsilon: 1, table": case("only_exploration", env=CLIFF, algo="qlearning", steps=5000, epsilon=1.),
     "dqn counts past the end": case("past_the_end", **BRIEF | dict(algo=Forgetful())),
     "dqn climbs": case("wrong_push", "impossible_values", **BRIEF | dict(algo=Uphill())),

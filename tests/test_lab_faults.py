@@ -57,9 +57,9 @@ def test_rows_from_outside_have_names_of_their_own(held):
 
 @pytest.mark.parametrize("changes, told", [
     (dict(act=9), "its act hold 9"),
-    (dict(act=1.5), "act = 1.5: expected numbers as int64"),
+    (dict(act=1.5), r"act = 1.5: expected numbers of shape \(\), int64"),
     (dict(rew=np.nan), "its rew hold nan"),
-    (dict(term=5), "term = 5: expected numbers as bool"),
+    (dict(term=5), r"term = 5: expected numbers of shape \(\), bool"),
     ({}, r"as in edit\(3, rew=1\.\)"),
 ])
 def test_what_cannot_be_is_not_written(held, changes, told):

@@ -210,7 +210,7 @@ def test_a_backup_diagram_shows_the_numbers_of_the_last_update():
     numbers = [f"{name} {short(float(parts[name][0]))}" for name in ("q", "target", "delta")]
     name = trainer.env.single.unwrapped.actions[int(trainer.learner.last.batch.act[0])]
     now = trainer.learner.nets.q.values[36].tolist()[int(trainer.learner.last.batch.act[0])]
-    assert shown.text() == f"s 36, {name}: {', '.join(numbers)}, now {short(now)}" and numbers[0] == "q 0.00"
+    assert shown.text() == f"s 36, {name}: {', '.join(numbers)}, now {short(now)}" and numbers[0] == "q 1.00"
     words = "".join(shown.shown.words)
     assert f"s 36, {name}" in words and short(now) in words and "r -" in words
     assert len(shown.tile().getcolors(100_000)) > 3

@@ -101,8 +101,7 @@ def entry_for(memory, row, name, value): # row: a number, or numbers (n,)
     place = np.asarray(get_column(memory.places, name)[row])
     try: return np.broadcast_to(kept_whole(value, place.dtype), place.shape)
     except (TypeError, ValueError, OverflowError):
-        shape = f"of shape {place.shape}, " * bool(place.shape)
-        raise ValueError(f"{name} = {value!r}: expected numbers {shape}as {place.dtype} has them") from None
+        raise ValueError(f"{name} = {value!r}: expected numbers of shape {place.shape}, {place.dtype}") from None
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #dae13046
 def rows_meant(learner, which):
