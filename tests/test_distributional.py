@@ -39,8 +39,8 @@ class Said(torch.nn.Module):
 
     def __init__(self, here, after, atoms):
         super().__init__()
-        self.here = torch.from_numpy(here)
-        self.after = torch.from_numpy(after)
+        self.here = torch.as_tensor(here)
+        self.after = torch.as_tensor(after)
         self.atoms = atoms
 
     def parts(self, obs, noise=None, tau=None):

@@ -11,6 +11,7 @@ from rlbench.algos.stream_ac import StreamAC
 from rlbench.algos.stream_q import StreamQ
 from rlbench.algos.streaming import WeightTraces, gradient_of
 from rlbench.core.batch import Batch
+from tests.test_distributional import Said
 
 ROWS = 8
 ACTIONS = 4
@@ -42,25 +43,6 @@ def columns(seed, *parts):
 
 def tensors(found):
     return {name: torch.from_numpy(column) for name, column in found.items()}
-
-
-class Said(nn.Module):
-    "A network that says `here` of zeros and `after` of ones"
-
-    def __init__(self, here, after, atoms=None):
-        super().__init__()
-        self.here = here
-        self.after = after
-        self.atoms = atoms
-
-    def parts(self, obs, noise=None, tau=None):
-        return self.after if obs.max() > 0 else self.here
-
-    logits = quantiles = parts
-
-    def forward(self, obs, noise=None):
-        parts = self.parts(obs)
-        return parts.mean(-1) if self.atoms is None else parts.softmax(-1) @ self.atoms
 
 
 def loss_and_slope(algo, mine, atoms=None, **more):
