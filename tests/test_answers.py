@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlbench.algos.algorithm import algorithms
+from rlbench.algos.algorithm import algorithms, get
 from rlbench.core.spaces import AGENT
 from rlbench.core.state import same
 from rlbench.envs.env import EnvList, EnvProblem
@@ -165,8 +165,20 @@ def test_who_does_not_want_it_is_not_asked():
 def test_what_runs_away_in_a_table_is_noticed():
     change, _ = POLE["inf reward"]
     trainer = Trainer(lambda: Wrong("FrozenLake-v1", change), "qlearning", check_env=False)
-    with pytest.raises(NotFinite, match="delta is not finite after an update"):
+    with pytest.raises(NotFinite, match="delta is not finite in an update"):
         trainer.run(steps=100)
+
+
+@pytest.mark.parametrize("algo", [name for name in algorithms() if get(name).update and not get(name).exact])
+def test_a_table_stays_as_it_was_before_what_is_not_finite(algo):
+    change, _ = POLE["nan reward"]
+    env = "CartPole-v1" if "stream" in algo else "FrozenLake-v1"
+    trainer = Trainer(lambda: Wrong(env, change), algo, check_env=False)
+    with pytest.raises(NotFinite):
+        while True:
+            before = {name: table.clone() for name, table in trainer.learner.nets.state_dict().items()}
+            trainer.advance()
+    assert same(before, dict(trainer.learner.nets.state_dict()))
 
 
 # ---- environments of several behaviours

@@ -78,12 +78,95 @@ def test_a_trainer_that_was_given_is_nobody_elses_to_close():
     assert not trainer.watchers
 
 
-def test_what_is_started_again_has_no_forks():
+def test_what_is_started_again_has_its_past_and_its_forks():
     wb = bench("CartPole-v1", "dqn")
-    wb.step("step", 20)
-    run = wb.beside("other")
-    wb.reset()
-    assert not wb.forks.others and not run.trainer.watchers
+    wb.step("update", 5)
+    run = wb.beside("other", lr=.01)
+    wb.step("update", 5)
+    first = wb.player.timeline.branch
+    there = wb.snapshot()
+    wb.set(gamma=.9).reset()
+    assert wb.trainer.steps == 0 and wb.trainer.learner.settings.gamma == .9
+    assert wb.trainer.digest() == wb.trainer.fresh().digest()
+    assert wb.forks.others == [run] and run.pair.waits == run.at and run.trainer.updates == 5
+    wb.step("update", 7)
+    assert wb.trainer.learner.settings.gamma == .9
+    wb.rewind(first.end, branch=first)
+    assert same(wb.snapshot()["learners"], there["learners"])
+    wb.close()
+
+
+def test_a_snapshot_is_gone_back_to_without_losing_anything():
+    wb = bench("CartPole-v1", "dqn")
+    here = wb.step("update", 5).snapshot()
+    run = wb.beside("other", lr=.01)
+    wb.step("update", 5)
+    there = wb.snapshot()
+    events = wb.player.timeline.at
+    wb.rewind(here)
+    assert same(wb.snapshot(), here) and wb.forks.others == [run]
+    wb.step("update", 3)
+    wb.rewind(events, branch=wb.player.timeline.branches[0])
+    assert same(wb.snapshot(), there)
+    wb.close()
+
+
+def lockstep_of(wb, name):
+    "How two runs stand: events alike, where they parted, how far each is"
+    run = wb.forks[name]
+    return run.pair.events, bool(run.pair.parted), wb.trainer.steps, run.trainer.steps
+
+
+@pytest.mark.parametrize("back", [1, 4, 9])
+def test_forks_go_back_with_the_run_and_part_where_they_parted(back):
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("update", 3)
+    wb.beside("other", lr=.01)
+    begun = wb.player.timeline.at
+    wb.step("update", 8)
+    parted = lockstep_of(wb, "other")
+    assert parted[1] and parted[0] < wb.player.timeline.at - begun
+    wb.rewind(begun + parted[0] - back)
+    if parted[0] >= back:
+        assert lockstep_of(wb, "other")[:2] == (parted[0] - back, False)
+    else:
+        assert wb.forks["other"].pair.waits == back - parted[0]
+    wb.step("event", back + 12)
+    assert lockstep_of(wb, "other")[:2] == parted[:2]
+    wb.rewind(begun)
+    wb.step("event").rewind(begun + parted[0] + 12)         # ahead, by events that nobody compared
+    assert "then not compared" in repr(wb.forks)
+    wb.step("update", 3)
+    assert lockstep_of(wb, "other")[:2] == (1, False) and lockstep_of(wb, "other")[2] == lockstep_of(wb, "other")[3]
+    wb.close()
+
+
+def test_two_forks_go_back_where_one_of_them_is_in_hand():
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("update", 3)
+    wb.beside("early", lr=.01)
+    wb.step("event", 1)
+    wb.beside("late", gamma=.5)
+    wb.step("update", 6)
+    wb.go_on("late")
+    at = wb.player.timeline.at
+    wb.rewind(0)
+    for name in ("run", "early"):
+        assert wb.forks[name].pair.parted is None
+        assert wb.forks[name].trainer.steps == wb.trainer.steps
+    wb.step("event", at)
+    assert wb.forks["run"].pair.parted and wb.forks["early"].pair.parted
+    wb.close()
+
+
+def test_another_run_is_not_loaded_over_forks(tmp_path):
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("update", 3).save(tmp_path / "run.rlb")
+    wb.beside("other", lr=.01)
+    with pytest.raises(ValueError, match="would let go of other: save what you want to keep"):
+        wb.load(tmp_path / "run.rlb")
+    assert wb.forks["other"].trainer.updates == 3
+    wb.drop("other").load(tmp_path / "run.rlb")
     wb.close()
 
 

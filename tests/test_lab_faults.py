@@ -224,3 +224,55 @@ def test_demonstrations_are_kept_by_behaviour_and_begun_anew_by_a_seed():
     chase = bench("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"))
     mine = chase.demonstrate("chaser").act(0)
     assert chase.demonstrate("runner") is not mine and chase.demonstrate("chaser") is mine
+
+
+# ---- what is asked for in a way that cannot be
+
+ASKED = [
+    (lambda wb: wb.break_when(3), "break_when = 3: expected an expression such as 'kl > .05'"),
+    (lambda wb: wb.break_when(), "break_when = None: expected an expression"),
+    (lambda wb: wb.step("updat"), "unknown unit 'updat'; did you mean 'update'"),
+    (lambda wb: wb.trainer.until("episodes"), "unknown unit 'episodes'; did you mean 'episode'"),
+    (lambda wb: wb.explain(3), "unknown setting '3'"),
+    (lambda wb: wb.go_on([3]), r"unknown run \[3\]. There are: run"),
+    (lambda wb: wb.drop(3), "unknown run 3. There are: run"),
+    (lambda wb: wb.explain_update().line(999), "row 999: the update had 128 rows, numbered from 0"),
+    (lambda wb: wb.explain_update().diagram(-1), "row -1: the update had 128 rows"),
+    (lambda wb: wb.place(obs=[0., 0., 0., 0.], who="x"), "unknown behaviour 'x'"),
+    (lambda wb: Workbench(wb.trainer, driver="sync", views=["curv"]), "unknown view 'curv'; did you mean 'curve'"),
+    (lambda wb: bench(budget=-1), "budget = -1: expected megabytes"),
+    (lambda wb: bench(budget="much"), "budget = 'much': expected megabytes"),
+]
+
+
+@pytest.mark.parametrize("ask, told", ASKED)
+def test_what_cannot_be_asked_for_is_told_with_what_can(held, ask, told):
+    with pytest.raises((ValueError, ConfigError), match=told):
+        ask(held)
+
+
+def test_a_breakpoint_that_fails_is_dropped(held):
+    held.break_when("obs[9] > 0")
+    with pytest.raises(ValueError, match=r"breakpoint 1 is dropped: 'obs\[9\] > 0': there is no component \[9\]"):
+        held.step("step", 2)
+    steps = held.trainer.steps
+    assert not held.breakpoints.conditions
+    assert held.step("step", 2).trainer.steps == steps + 2
+
+
+def test_snapshots_keep_to_a_budget_that_is_given():
+    wb = bench(budget=2, learning_starts=40, buffer_size=20000).step("update", 400)
+    assert wb.player.timeline.album.budget == 2 and wb.player.timeline.album.shelf.nbytes <= 2e6
+    wb.beside("other", lr=.1)
+    assert wb.forks["other"].timeline.album.budget == 2
+
+
+def test_what_failed_is_no_problem_before_it():
+    wb = bench(learning_starts=40).step("update", 3)
+    wb.call(lambda trainer: trainer.learner.memory.places["rew"].fill(np.nan))
+    with pytest.raises(NotFinite):
+        wb.step("update", 50)
+    assert isinstance(wb.player.problem, NotFinite)
+    wb.rewind("update", -2)
+    assert wb.player.problem is None
+    wb.step("event")

@@ -219,7 +219,7 @@ def acts(wb):
 
 WORDS = [
     (put_elsewhere, "the place changed past the workbench"),
-    (goes_back, "was not recorded"),
+    (goes_back, "the run was put where a snapshot had been taken"),
     (is_called, "<lambda> was called on the trainer"),
     (acts, "trainer.choose(1)  # 1 (push right)")]
 
@@ -261,8 +261,9 @@ def test_the_snippet_of_a_place_before_the_first_step(bench, name, what):       
     wb.step("event").reset().switch(collecting=False, learning=False)
     wb.rewind(wb.snapshot())
     assert same(repeated(wb).state()["learning"], False) and not repeated(wb).collecting
-    wb = bench("FrozenLake-v1", "value_iteration", views=["curve"], seed=0).step("event")
-    wb.rewind(wb.snapshot())
+    trainer = Trainer("FrozenLake-v1", "value_iteration", seed=0)
+    trainer.until("event")
+    wb = bench(trainer, views=["curve"])
     assert "stands before some updates that are owed" in wb.snippet()
 
 

@@ -246,7 +246,8 @@ def test_a_beat_changes_nothing_and_is_kept_by_a_reset():
     wb.rewind("step", -100)
     assert wb.evaluations.told("greedy", "agent", wb.trainer.steps)[:, 0].tolist() == [0, 100]
     wb.reset()
-    assert wb.evaluations.every == 100 and not wb.evaluations["greedy"]
+    assert wb.evaluations.every == 100
+    assert wb.evaluations.told("greedy", "agent", wb.trainer.steps)[:, 0].tolist() == [0]
     wb.evaluate_every(None)
     assert wb.evaluations.every is None
     wb.close()

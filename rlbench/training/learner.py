@@ -499,9 +499,27 @@ class OwnLearner(Learner):
             told = f"the loss of {group} has no gradient for all parameters of the group: {problem}"
             raise self.wrong(told) from problem
 
+# %% ../../nbs/6_training/61_learner.ipynb #37ef2517
+def check_parts(parts, who):
+    "NotFinite names an error that is not finite, or any part where there is no error"
+    for name in parts.keys() & {"delta"} or parts:
+        if not np.isfinite(as_numpy(parts[name])).all():
+            raise NotFinite(f"{name} is not finite in an update of {who}: values run away, and stay as they were "
+                            "before. Is the step size too large, are rewards?")
+
+# %% ../../nbs/6_training/61_learner.ipynb #fa5a5fdb
+@torch.no_grad()
+def put_tables_back(tables, before):
+    "Tables as they were"
+    for table, values in zip(tables, before): table.copy_(values)
+
 # %% ../../nbs/6_training/61_learner.ipynb #79b2d00f
 class TableLearner(Learner):
     "A learner whose algorithm updates tables"
+
+    def __init__(self, name, settings, actor, rng, memory=None):
+        super().__init__(name, settings, actor, rng, memory)
+        self.tables = [*self.nets.parameters(), *self.nets.buffers()]
 
     def judged(self):
         if not self.algo.in_numbers: return super().judged()
@@ -510,13 +528,14 @@ class TableLearner(Learner):
 
     def step(self, batch):
         "An update -> its named parts; there are no losses and no gradients"
+        before = [table.clone() for table in self.tables]
         parts = self.algo.update(self.nets, batch)
         if not isinstance(parts, dict):
             raise ValueError(f"{type(self.algo).__name__}.update gave {type(parts).__name__}, expected {{name: array}}")
-        for name in parts.keys() & {"delta"} or parts:
-            if not np.isfinite(as_numpy(parts[name])).all():
-                raise NotFinite(f"{name} is not finite after an update of {self.name}: values have run away; the last "
-                                "checkpoint is from before. Is the step size too large, are rewards?")
+        try: check_parts(parts, self.name)
+        except NotFinite:
+            put_tables_back(self.tables, before)
+            raise
         return parts, {}
 
 # %% ../../nbs/6_training/61_learner.ipynb #3a821eec

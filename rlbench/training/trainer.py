@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from ..core.digests import state_digest
 from ..core.settings import check_flags, check_function, to_plain, whole_number
 from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
-from ..core.words import path_of
+from ..core.words import path_of, unknown
 from ..envs.find import find
 from ..envs.observations import check_names
 from .action_scale import action_scale
@@ -78,7 +78,7 @@ class Stepwise(Undivided):
     def until(self, what, n=1):
         "Advance to the n-th event that completes a step, update, episode or iteration, or that a predicate accepts"
         if not callable(what) and what not in UNITS:
-            raise ValueError(f"until {what!r}: expected one of {', '.join(UNITS)}, or a function of an event")
+            raise ValueError(f"until: {unknown('unit', what, UNITS)}, or a function of an event")
         if callable(what): check_function("until", what, "event")
         n = whole_number("until: n", n, low=1)
         with StopOnInterrupt() as interrupt:

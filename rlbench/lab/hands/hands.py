@@ -165,12 +165,6 @@ def numbers_told(learner, which):
     if isinstance(which, Selection): which = which.still(learner)
     return which if isinstance(which, (str, int)) else np.asarray(which).tolist()
 
-# %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #31246d1f
-def gone_back(trainer, tree):
-    "The same trainer, where a snapshot was taken"
-    trainer.restore(tree)
-    return trainer
-
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #b4966203
 class Changing(Going):
     "Verbs that change how a run goes on"
@@ -226,10 +220,10 @@ class Keeping(Changing):
         "The whole state, taken between two events"
         return self.waited(self.player.look(lambda trainer: trainer.snapshot()))
 
-    def rewind(self, to, n=None):
+    def rewind(self, to, n=None, branch=None):
         "Go back: to an event by its number, by units as in rewind('episode', -1), or to where a snapshot was taken"
-        if not isinstance(to, dict): return self.told(self.player.rewind(to, n))
-        return self.told(self.player.replace(lambda trainer: gone_back(trainer, to)))
+        if isinstance(to, dict): return self.told(self.player.go_back(to))
+        return self.told(self.player.rewind(to, n, branch))
 
     def beside(self, name=None, **changes):
         "A fork with some settings changed, which keeps up with the run in hand from here on -> Relative"
@@ -251,7 +245,9 @@ class Keeping(Changing):
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #dcc704e1
 def obs_meant(trainer, who, obs, row):
     "The observation that is given, or that of a stored row; None: where the run is"
-    if row is None: return obs
+    if row is None:
+        if who is not None: behaviour_of(trainer, who)
+        return obs
     learner = trainer.learners[chosen_one(trainer.learners, who)]
     return learner.memory.gather(np.array([rows_meant(learner, row)])).obs[0]
 

@@ -17,7 +17,7 @@ from ...training.rule import metrics_row
 # %% ../../../nbs/8_lab/5_page/22_explainer.ipynb #d8c561ff
 def name_in_run(trainer, who, name):
     "A name on the page as the run's metrics have it"
-    name = name.replace(" ", "_")
+    name = str(name).replace(" ", "_")
     marked = f"{who}/{name}"
     return marked if marked in metrics_row(trainer) else name
 

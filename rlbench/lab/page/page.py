@@ -9,7 +9,7 @@ __all__ = ['VIEWS', 'chosen_views', 'Complaint', 'KeptPicture', 'Counter', 'Arra
 import html
 from functools import partial
 
-
+from ...core.words import unknown
 from .account_panel import ExplainPanel
 from ..pictures import widgets
 from ..views.backups import BackupView, ModelView, QueueView, TraceView
@@ -61,8 +61,7 @@ def kinds_called(name):
     "The view classes of a name; ValueError says which names there are"
     kinds = [kind for kind in VIEWS if kind.name == name]
     if kinds: return kinds
-    names = dict.fromkeys(kind.name for kind in VIEWS)
-    raise ValueError(f"no view {name!r}; there are {', '.join(names)}")
+    raise ValueError(unknown("view", name, dict.fromkeys(kind.name for kind in VIEWS)))
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #375c7387
 def chosen_views(wanted,  # view classes or names; None: all

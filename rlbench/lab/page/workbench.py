@@ -115,8 +115,10 @@ class Workbench(Writing):
                  *, driver=None,   # thread, sync or clock; None: what the host can do
                  views=None,       # view classes or their names; None: all that fit
                  look="explore",   # how the page is arranged: explore, teach, debug, compare, or one's own
+                 budget=256,       # MB, for the snapshots of each timeline
                  **settings):      # as for Trainer
-        super().__init__(Player(trainer_for(env, algo, settings), usual_driver() if driver is None else driver))
+        driver = usual_driver() if driver is None else driver
+        super().__init__(Player(trainer_for(env, algo, settings), driver, budget=budget))
         self.views = views
         self.page = Page(self.player, views, look)
         self.player.screen = self.page
@@ -128,7 +130,9 @@ class Workbench(Writing):
         "A second workbench at the same place, or at an event as for `rewind`, with some settings changed"
         timeline = self.player.timeline
         twin, lines = self.waited(self.player.look(lambda trainer: branched(timeline, to, n, changes)))
-        other = Workbench(twin, driver=self.player.driver, views=self.views, look=self.page.arrangement.begun)
+        player = self.player
+        other = Workbench(twin, driver=player.driver, views=self.views, look=self.page.arrangement.begun,
+                          budget=player.budget)
         other.player.adopt(twin, lines, timeline.file)
         other.player.own(twin)
         return other

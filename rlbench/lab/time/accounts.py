@@ -17,7 +17,7 @@ import torch
 from ...algos.algorithm import Algorithm, Taken
 from ...algos.questions import Node, backup_diagram
 from ...core.batch import Batch, TextTable, as_numpy, each
-from ...core.settings import whole_number
+from ...core.settings import fits, whole_number
 from ...core.state import same
 from ..views.backups import corrected
 from ..pictures.drawing import short
@@ -290,6 +290,13 @@ class Account:
     def __repr__(self):
         return account_text(self)
 
+# %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #0765ad7b
+def numbers_of_row(account, i):
+    "{column: number} of the i-th row; ValueError where an update had none"
+    if not (fits(int, i) and 0 <= i < len(account.rows.row)):
+        raise ValueError(f"row {i}: the update had {len(account.rows.row):,} rows, numbered from 0")
+    return {name: float(column[i]) for name, column in account.rows.items()}
+
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #6cdcaa08
 def is_alone(account, i):
     "Whether the i-th row corrects a cell of a table that no other row corrects"
@@ -303,7 +310,7 @@ NO_ROWS = "its losses name neither targets of single rows nor how likely their a
 
 def line_of_row(account, i):
     "What became of a row, with numbers in place of names"
-    row = {name: float(column[i]) for name, column in account.rows.items()}
+    row = numbers_of_row(account, i)
     told = []
     if "target" in row:
         line = cell_line if is_alone(account, i) else value_line
@@ -315,7 +322,7 @@ def line_of_row(account, i):
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #3c2bf39f
 def tree_of_row(account, i):
     "Node: what a row was learned from by the networks before the step, and what became of it"
-    row = {name: float(column[i]) for name, column in account.rows.items()}
+    row = numbers_of_row(account, i)
     tree = None
     if account.cells:
         with torch.inference_mode():

@@ -20,7 +20,7 @@ import numpy as np
 from ...core.batch import as_numpy, columns
 from ...core.settings import check_function
 from ...core.words import NAMES, unknown
-from .expressions import Expression
+from .expressions import BadExpression, Expression
 from ...training.rule import EVENT_KINDS
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #cff8b00d
@@ -230,6 +230,9 @@ def condition(what, trainer):
     if isinstance(what, str):
         holds = Holds(what, trainer)
         return HoldsOfEach(holds) if len(trainer.env.behaviours) > 1 else holds
+    if not callable(what):
+        raise ValueError(f"break_when = {what!r}: expected an expression such as 'kl > .05', 'nan', or a function of "
+                         "trainer, event")
     return what if isinstance(what, Prefers) else Says(what)
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #6135e483
@@ -292,7 +295,10 @@ class Breakpoints:
     def look(self, trainer, event):
         "The first that an event hits, as a Hit, or None"
         for number, holds in self.hearing[event.kind]:
-            words = holds(trainer, event)
+            try: words = holds(trainer, event)
+            except BadExpression as problem:
+                self.drop(number)
+                raise BadExpression(f"breakpoint {number} is dropped: {problem}") from None
             if not words: continue
             self.hits[number] += 1
             return Hit(number, holds.text, words)

@@ -48,11 +48,16 @@ class Lockstep:
         self.runs = run, fork
         self.events = 0         # that both had alike
         self.parted = None      # the first (event, event) that differ
+        self.lost = False       # whether the run went on without being compared
+        self.waits = 0          # events that the run has to go before the fork goes on
 
     def follow(self, event):
         "The run had this event: the fork goes on until it is as far"
         run, fork = self.runs
-        if not self.parted:
+        if self.waits:
+            self.waits -= 1
+            return
+        if not self.parted and not self.lost:
             other = next_event(fork)
             if alike(event, other):
                 self.events += 1
@@ -60,6 +65,16 @@ class Lockstep:
             self.parted = event, other
         for _ in range(CATCH_UP):
             if not is_behind(fork, run) or next_event(fork) is None: return
+
+    def go_back(self, events): # of the run since both were one; below 0 before that
+        "Both are where they were after so many events -> whether they are; not so where they were not compared"
+        ahead = events > self.events
+        self.lost = ahead and not self.parted
+        if ahead: return False
+        self.events = max(events, 0)
+        self.waits = max(-events, 0)
+        self.parted = None
+        return True
 
     def step(self, what="event", n=1):
         "Both on to the n-th end of a unit of the run"
@@ -71,6 +86,7 @@ class Lockstep:
 
     def __repr__(self):
         told = f"alike for {self.events:,} events"
+        if self.lost: return f"Lockstep({told}, then not compared)"
         if not self.parted: return f"Lockstep({told})"
         one, two = (event.text if event else "nothing" for event in self.parted)
         return f"Lockstep({told}; then {one} | {two})"

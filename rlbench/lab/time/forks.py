@@ -21,6 +21,7 @@ class Relative:
         self.of = of            # name of the run that it left; None: the first one
         self.at = at            # events of that run before it left
         self.told = told        # what was set otherwise, as code
+        self.level = at, timeline.at    # events of the run in hand, and of this one, where both were the same
         self.pair = None        # in lockstep with the one in hand; None: it is that one
         self.problem = None     # why it stands still
         self.ours = of is not None      # whether its trainer is closed with it
@@ -45,6 +46,19 @@ class Relative:
         try: self.pair.follow(event)
         except Exception as problem:
             self.problem = problem
+
+    def go_back(self, at):
+        "The run in hand is at one of its events again: so is this one, if both were alike until then"
+        since, own = self.level
+        if not self.pair.go_back(at - since): return
+        self.timeline.rewind(own + max(at - since, 0))
+        self.problem = None
+        self.forget_later()
+
+    def forget_later(self):
+        "Without the returns of episodes that have not ended yet"
+        for returns in self.returns.values():
+            returns.points = [point for point in returns.points if point[0] <= self.trainer.steps]
 
     def close(self):
         "Watch no more, and let go of what is ours"
@@ -71,7 +85,7 @@ def told_run(run):
     if means: words.append(f"mean return {' and '.join(means)}")
     if run.of: words.append(f"left after event {run.at:,}")
     if run.pair and not run.pair.parted:
-        words.append(f"alike for {run.pair.events:,} events since")
+        words.append(f"alike for {run.pair.events:,} events since{', then not compared' * run.pair.lost}")
     if run.problem: words.append(f"stands still: {run.problem}")
     return ", ".join(words)
 
@@ -113,19 +127,23 @@ class Kin:
         return (chosen or self.others or [None])[-1]
 
     def __getitem__(self, name):
-        if name in self.known: return self.known[name]
+        if isinstance(name, str) and name in self.known: return self.known[name]
         raise ValueError(unknown("run", name, self.known))
 
     def __repr__(self):
         return "\n".join(tree_lines(self))
 
 # %% ../../../nbs/8_lab/3_time/18_forks.ipynb #7a2426cf
-def heir(pair, before, run):
-    "The lockstep of a run with another one in hand, `before` with the former; what had parted stays so"
-    new = Lockstep(run, pair.runs[1])
-    new.events = min(pair.events, before.events)
-    new.parted = pair.parted or before.parted
-    return new
+def heir(run, chosen):
+    "(lockstep, level) of a run with another one in hand; what had parted stays so"
+    begun = max(run.level[0], chosen.level[0])            # where all three were one
+    late = begun - run.level[0]
+    later = begun - chosen.level[0]
+    pair = Lockstep(chosen.trainer, run.trainer)
+    pair.events = max(0, min(run.pair.events - late, chosen.pair.events - later))
+    pair.parted = run.pair.parted or chosen.pair.parted
+    pair.lost = run.pair.lost or chosen.pair.lost
+    return pair, (chosen.level[1] + later, run.level[1] + late)
 
 # %% ../../../nbs/8_lab/3_time/18_forks.ipynb #a54e00d6
 class Forks(Kin):
@@ -145,17 +163,25 @@ class Forks(Kin):
         for run in self.known.values():
             if run.pair: run.follow(event)
 
+    def go_back(self):
+        "The run in hand is at another event: those that were alike with it until there are there as well"
+        self[self.here].forget_later()
+        for run in self.others:
+            try: run.go_back(self.timeline.at)
+            except Exception as problem:
+                run.problem = problem
+
     def take(self, name):
         "Another run in hand from now on -> Relative; ValueError where there is none"
         chosen = self[name]
         if chosen.pair is None: return chosen
-        before = chosen.pair
         former = self[self.here]
         for run in self.others:
-            run.pair = heir(run.pair, before, chosen.trainer)
-        former.pair = Lockstep(chosen.trainer, former.trainer)
-        former.pair.events = before.events
-        former.pair.parted = before.parted
+            if run is not chosen: run.pair, run.level = heir(run, chosen)
+        former.pair, former.level = Lockstep(chosen.trainer, former.trainer), chosen.level[::-1]
+        former.pair.events = chosen.pair.events
+        former.pair.parted = chosen.pair.parted
+        former.pair.lost = chosen.pair.lost
         chosen.pair = None
         self.here = name
         return chosen

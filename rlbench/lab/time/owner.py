@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Callable, NamedTuple
 
 from ...core.settings import check_function, whole_number
+from ...core.words import unknown
 from ...training.rule import UNITS
 
 # %% ../../../nbs/8_lab/3_time/10_owner.ipynb #b7105a31
@@ -117,8 +118,7 @@ def check_goal(what, n):
     "How often a goal is to come; ValueError where it is no unit and no condition, or comes less than once"
     if callable(what): check_function("until", what, "event")
     elif what not in UNITS:
-        units = ", ".join(UNITS)
-        raise ValueError(f"step {what!r}: expected one of {units}, or a function of an event")
+        raise ValueError(f"step: {unknown('unit', what, UNITS)}, or a function of an event")
     return whole_number(f"step {what!r}: n", n, low=1)
 
 # %% ../../../nbs/8_lab/3_time/10_owner.ipynb #b7105a48

@@ -11,10 +11,11 @@ import contextlib
 import sys
 import threading
 import weakref
+from functools import partial
 from time import perf_counter
 
 from ...core.settings import check_function, fits
-from ...core.words import unknown
+from ...core.words import ConfigError, unknown
 from ...envs.env import EnvProblem
 from .breakpoints import Breakpoints
 from ..views.evaluations import pass_evaluations
@@ -23,7 +24,7 @@ from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
 from ..views.pins import pass_pins
 from .not_finite import cause
-from .timeline import Timeline
+from .timeline import Timeline, root_of, start_again
 from ...training.learner import NotFinite
 from ...training.trainer import load, torch_threads
 
@@ -277,12 +278,20 @@ def made_aloud(player, make):
     try: return make(player.trainer)
     finally: player.state = state
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #39c177ee
+def check_no_forks(forks):
+    "ValueError where there are forks that would be lost"
+    if forks.others:
+        names = ", ".join(run.name for run in forks.others)
+        raise ValueError(f"this would let go of {names}: save what you want to keep, and drop them first")
+
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c8a1002f
 def exchange(player, make,
              lines=None,    # of code that lead there
              file=None):    # that they load
     "Go on with another trainer, at rest: `make(trainer)` says which"
     check_alone(player)
+    check_no_forks(player.forks)
     before = player.trainer
     trainer = made_aloud(player, make)
     player.stop("idle")
@@ -342,13 +351,27 @@ def owe_for(player, goal, n, who):
     player.pacing.begin()
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #5611726f
-def gone_to(player, to, n, branch):
-    "At rest, at another event of the run"
+def gone(player, go):
+    "At rest, where `go(timeline)` has put the run; forks that were alike with it until there go back as well"
     check_alone(player)
     player.timeline.look()
     player.stop("idle")
-    player.timeline.rewind(to, n, branch)
+    made_aloud(player, lambda trainer: go(player.timeline))
+    Owner.adopt(player, player.trainer)
+    player.forks.go_back()
     player.screen.take(player.trainer)
+
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #c3b3206f
+def begun_again(player):
+    "At rest, at the start, with the settings of now; a run that came from elsewhere begins as a new one"
+    if root_of(player.timeline).fresh: gone(player, start_again)
+    else: exchange(player, lambda old: old.fresh())
+
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #b73ab90d
+def checked_budget(budget):
+    "A number of megabytes; ConfigError where it is none"
+    if fits(float, budget) and budget > 0: return budget
+    raise ConfigError(f"budget = {budget!r}: expected megabytes for the snapshots of a timeline, above 0")
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #3ed7f910
 def branched(timeline, to, n, changes):
@@ -365,7 +388,7 @@ def branch_off(player, name, changes):
         raise ValueError(f"beside: name {name!r}: expected a text; settings go by their names, as in beside(lr=.1)")
     timeline = player.timeline
     twin, lines = branched(timeline, None, None, changes)
-    run = player.forks.add(Timeline(twin, lines, timeline.file), changes, timeline.at, name)
+    run = player.forks.add(Timeline(twin, lines, timeline.file, player.budget), changes, timeline.at, name)
     timeline.flag("fork", run.name)
     player.screen.take(player.trainer)
     return run
@@ -375,6 +398,12 @@ def let_go(player, name):
     "Without one of the forks"
     player.forks.drop(name)
     player.screen.take(player.trainer)
+
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #82e1be2b
+def pass_watches(former, trainer):
+    "What was asked of one trainer goes on with another: pinned states, and the beat of evaluations"
+    pass_pins(former, trainer)
+    pass_evaluations(former, trainer)
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c7ef80e2
 def gone_over(player, name):
@@ -387,8 +416,7 @@ def gone_over(player, name):
     former.ours = player.opened is former.trainer
     player.opened = chosen.trainer if chosen.ours else None
     chosen.ours = False
-    pass_pins(former.trainer, chosen.trainer)
-    pass_evaluations(former.trainer, chosen.trainer)
+    pass_watches(former.trainer, chosen.trainer)
     Owner.adopt(player, chosen.trainer)
     player.screen.take(chosen.trainer)
 
@@ -407,18 +435,18 @@ class Rememberer(Stepper):
     "A stepper that remembers what happened and what was done, stops where it was told to, and has forks"
     forks = None
 
-    def __init__(self, trainer, driver="thread", screen=None):
+    def __init__(self, trainer, driver="thread", screen=None, budget=256): # MB, for each timeline's snapshots
         self.stops = Breakpoints()
+        self.budget = checked_budget(budget)
         super().__init__(trainer, driver, screen)
 
     def adopt(self, trainer, lines=None, file=None):
         "From now on another trainer, and a timeline of what happens to it; as for Timeline"
         if self.forks:
             self.forks.close()
-            pass_pins(self.trainer, trainer)
-            pass_evaluations(self.trainer, trainer)
+            pass_watches(self.trainer, trainer)
         super().adopt(trainer)
-        self.forks = Forks(Timeline(trainer, lines, file))
+        self.forks = Forks(Timeline(trainer, lines, file, self.budget))
 
     @property
     def timeline(self):
@@ -450,7 +478,7 @@ class Rememberer(Stepper):
 
     def rewind(self, to, n=None, branch=None):
         "Go to where the run stood after an event: by its number, or by units, as for Timeline"
-        return self.ask(lambda: gone_to(self, to, n, branch))
+        return self.ask(partial(gone, self, lambda timeline: timeline.rewind(to, n, branch)))
 
     def beside(self, name=None, **changes):
         "A fork with some settings changed, which keeps up with the run from here on -> future of a Relative"
@@ -513,8 +541,14 @@ class Player(Rememberer):
         return self.replace(lambda old: load_like(old, path), load_lines(self.trainer, path), path)
 
     def reset(self):
-        "Start again: same settings, same seed"
-        return self.replace(lambda old: old.fresh())
+        "Start again: same settings, same seed; the past can still be gone back to"
+        return self.ask(lambda: begun_again(self))
+
+    def go_back(self, tree):
+        "Put the run where a snapshot was taken"
+        text = "# here the run was put where a snapshot had been taken: no line repeats that"
+        def restore(trainer): trainer.restore(tree)
+        return self.ask(partial(gone, self, lambda timeline: timeline.do(restore, text)))
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c8a10034
 def this_cell():

@@ -6,7 +6,7 @@
 __all__ = ['UNIT_BITS', 'FLAG_KINDS', 'BITS_OF', 'Deed', 'Flag', 'done_before', 'Branch', 'marks_on', 'flags_on', 'ends_of',
            'nth_from', 'last_place', 'deeds_on', 'Onward', 'lines_of', 'place_of', 'settings_now', 'differences',
            'put_settings', 'changed_since', 'missed_least', 'Album', 'thin', 'Trail', 'Chronicle', 'lead', 'unwatched',
-           'Timeline']
+           'Timeline', 'root_of', 'start_again']
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #9d072d15
 import contextlib
@@ -60,6 +60,7 @@ class Branch:
         self.since = since          # events of the run before its first one
         self.after = after          # deeds of its parent before that
         self.lines = lines          # of code that lead to where it begins, if it comes from outside
+        self.fresh = False          # whether that is the start of a run
         self.marks = bytearray()    # of its own events
         self.deeds, self.flags = [], []     # in the order in which they were done and planted
         self.places = []            # events before each snapshot
@@ -251,6 +252,7 @@ class Trail:
         self.branches.append(self.branch)
         self.done = 0
         if parent is None:
+            self.branch.fresh = place_of(self.trainer) == (0, 0)
             self.album.keep(self.trainer, self.branch, self.at)
         self.arrive()
 
@@ -427,3 +429,18 @@ class Timeline(Chronicle):
     def __repr__(self):
         at = f"event {self.at:,} of {self.branch.end:,}"
         return f"Timeline({at}, {len(self.branches)} branches, {self.album.shelf})"
+
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #fb948eac
+def root_of(timeline):
+    "The first branch of the path to here"
+    root, *_ = timeline.path[0]
+    return root
+
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #76b82be0
+def start_again(timeline):
+    "Go back to the first event, and keep the settings of now"
+    trainer = timeline.trainer
+    config = trainer.config.state()
+    timeline.rewind(root_of(timeline).since)
+    put_settings(config, {}, trainer)
+    timeline.look()
