@@ -7,6 +7,7 @@ import pytest
 import rlbench
 from rlbench import Workbench
 from rlbench.core.words import ConfigError
+from rlbench.lab.hands import operations
 from rlbench.lab.time import timeline
 from rlbench.training.learner import NotFinite
 from rlbench.training.trainer import Trainer
@@ -43,7 +44,7 @@ def test_scripts_write_rows_and_numbers_of_any_kind(held, tmp_path):
     assert reproduced(held.step("step", 5), tmp_path)
 
 
-def test_rows_from_outside_have_names_of_their_own(held):
+def test_rows_from_outside_are_written_down_under_names_of_their_own(held, tmp_path, monkeypatch):
     def rows(n):
         flags = dict.fromkeys(("term", "trunc"), np.zeros(n, bool))
         seen = dict.fromkeys(("obs", "next_obs"), np.zeros((n, 4), np.float32))
@@ -51,8 +52,12 @@ def test_rows_from_outside_have_names_of_their_own(held):
 
     held.inject(rows(100))
     held.inject(rows(150))
-    names = {line.split()[1] for line in held.snippet().splitlines() if line.startswith("# rows_")}
+    names = {line.split()[0] for line in held.snippet().splitlines() if line.startswith("rows_")}
     assert len(names) == 2
+    assert reproduced(held.step("step", 5), tmp_path)
+    monkeypatch.setattr(operations, "MANY_NUMBERS", 1000)
+    held.inject(rows(120))
+    assert "120 rows from outside, define them before" in held.script()
 
 
 @pytest.mark.parametrize("changes, told", [
@@ -208,6 +213,10 @@ def test_a_finished_run_is_told_as_it_ended(tmp_path):
     line = rlbench.Runs(tmp_path)[0]
     assert line.facts["steps"] == trainer.steps
     np.testing.assert_allclose(line.facts["return"], trainer.episodes.mean_return)
+    rlbench.train("CartPole-v1", "dqn", run_id="short", steps=700, folder=tmp_path, progress=False)
+    short = rlbench.train("CartPole-v1", "dqn", run_id="short", steps=700, folder=tmp_path, progress=False, resume=True)
+    rows = (tmp_path / "short" / "metrics.jsonl").read_text().splitlines()
+    assert len(rows) == 1 and f'"mean_return": {short.episodes.mean_return}' in rows[0]
 
 
 def test_demonstrations_are_kept_by_behaviour_and_begun_anew_by_a_seed():

@@ -10,6 +10,8 @@ import rlbench
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.formulas import mathml
 from rlbench.core.words import ConfigError
+from rlbench.lab.time.accounts import COLUMNS, explain_update
+from rlbench.lab.time.timeline import Timeline
 from rlbench.launch.cli import main
 from rlbench.training.meanings import MEANINGS, known_number
 from rlbench.training.runs import evaluation_row
@@ -40,7 +42,18 @@ def test_every_number_of_every_algorithm_is_explained(case):
 def test_the_table_explains_nothing_that_is_not_there():
     told = {known_number(name) for case in CASES for name in told_by(case)}
     of_evaluations = {known_number(name) for name in evaluation_row(*evaluated())}
-    assert set(MEANINGS) == told | of_evaluations | DOCTORS | RARE | {"mean_return_"}
+    of_accounts = {"row", "obs", "act", "end", *COLUMNS}
+    assert set(MEANINGS) == told | of_evaluations | of_accounts | DOCTORS | RARE | {"mean_return_"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_column_of_an_explained_update_is_explained(case):
+    trainer = case.trainer()
+    timeline = Timeline(trainer)
+    trainer.until("update")
+    account = explain_update(timeline)
+    assert [name for name in account.table().heads if known_number(name) is None] == []
+    trainer.close()
 
 
 def evaluated():

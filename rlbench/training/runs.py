@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RunSettings', 'unit_of', 'crossed', 'finite', 'as_csv', 'MetricsFiles', 'Status', 'mark_of', 'found_by_name',
            'evaluation_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'Shortfall', 'standing', 'best_file',
-           'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'rows_until', 'take_up']
+           'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'tell_end', 'rows_until', 'take_up']
 
 # %% ../../nbs/6_training/67_runs.ipynb #1cf0b57b
 import csv
@@ -329,6 +329,13 @@ class RunFolder:
         write_text(self.path / "timers.json", timers_json(trainer.timers, trainer.metrics))
         self.status.say(state=state, **standing(trainer))
         if self.events: self.events.flush()
+
+# %% ../../nbs/6_training/67_runs.ipynb #3617424c
+def tell_end(run, trainer):
+    "Write a row of metrics of where a run ended, if the last one is older"
+    rows = numbers_in(run.metrics.read()[-2:], run.unit)
+    told = [count for count, row in rows if "eval_steps" not in row]
+    if getattr(trainer, run.unit) not in told: run.write(metrics_row(trainer))
 
 # %% ../../nbs/6_training/67_runs.ipynb #d8b6cda9
 def rows_until(rows, unit, count):

@@ -28,7 +28,7 @@ from .checkpoints import RunProblem, find_run, newest_trainer
 from .claims import claimed, clear, has_begun, not_a_run
 from .interrupts import StopOnInterrupt
 from .presets import add_preset
-from .runs import RunFolder, RunSettings, summary_writer, take_up, unit_of
+from .runs import RunFolder, RunSettings, summary_writer, take_up, tell_end, unit_of
 from .setup import TrainerSettings, cast_for, check_complete, class_of, named
 from .trainer import Trainer
 
@@ -283,6 +283,7 @@ def finish(trainer, settings, run, interrupt, progress):
         run_to_end(trainer, settings, interrupt, progress)
         trainer.interrupted = interrupt.stopped
         state = "interrupted" if interrupt.stopped else "finished"
+        if run and state == "finished": tell_end(run, trainer)
         if run: run.checkpoint(trainer, state)
     except BaseException as problem:                      # within an event: the last checkpoint counts
         with suppress(FileProblem):                       # it may be the disk that is full
