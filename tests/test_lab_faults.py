@@ -285,3 +285,34 @@ def test_what_failed_is_no_problem_before_it():
     wb.rewind("update", -2)
     assert wb.player.problem is None
     wb.step("event")
+
+
+# ---- rows whose observations are no plain numbers
+
+def test_stacked_frames_are_asked_for_and_refused_from_outside(tmp_path):
+    wb = bench("MinAtar/Breakout-v1", "dqn", env_settings=dict(frame_stack=2), learning_starts=60).step("update", 4)
+    memory = wb.trainer.learner.memory
+    rows = wb.rows("obs[1, 9, 4, 0] > 0").numbers
+    assert 0 < len(rows) < len(memory)
+    assert memory.gather(rows).obs[:, 1, 9, 4, 0].all()
+    wb.export_rows("age < 30", tmp_path / "rows.rlb")
+    with pytest.raises(ValueError, match="stacked frames are kept picture by picture"):
+        wb.inject(tmp_path / "rows.rlb")
+    with pytest.raises(ConfigError, match="pictures, and what has parts, have no such names"):
+        wb.name_observations(["a"])
+
+
+def test_parts_of_observations_are_asked_for_by_their_names():
+    wb = bench("rlbench/Forbidden-v0", learning_starts=30).step("step", 40)
+    memory = wb.trainer.learner.memory
+    name = next(name for name in memory.places["obs"] if name != "action_mask")
+    held = memory.gather(memory.latest()).obs[name]
+    middle = float(np.median(held))
+    rows = wb.rows(f"obs.{name} >= {middle}").numbers
+    assert len(rows) == (held.reshape(len(held), -1) >= middle).any(1).sum()
+    assert len(wb.rows("obs.action_mask[0] > 0").numbers) == memory.gather(memory.latest()).obs.action_mask[:, 0].sum()
+    with pytest.raises(ValueError, match="unknown name 'obs.nothing'"):
+        wb.rows("obs.nothing > 0")
+    wb.break_when("obs.action_mask[1] > 0")
+    wb.play().wait()
+    assert "obs.action_mask" in wb.player.hit.words

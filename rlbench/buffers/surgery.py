@@ -250,6 +250,9 @@ def fitting_rows(given, wanted):
 # %% ../../nbs/3_buffers/38_surgery.ipynb #d3630a7a
 def rows_given(memory, given): # a memory, or {name: (n, ...)}
     "Rows (n, ...) from outside, with the columns of a memory; ValueError where they do not fit"
+    if isinstance(memory, FilmRows):
+        raise ValueError("stacked frames are kept picture by picture as they come: rows from outside have no place "
+                         "between them; give them to a new run, as its memory")
     if isinstance(given, Ring):
         blocks = list(blocks_of(given, given.latest())) if len(given) else []
         if not blocks: raise ValueError("the memory that is given is empty")
@@ -266,9 +269,6 @@ def rows_given(memory, given): # a memory, or {name: (n, ...)}
 def put_rows(memory, given):
     "Hold rows from outside, before the episodes that go on -> Moved; ValueError where that cannot be"
     check_can_be_laid(memory)
-    if isinstance(memory, FilmRows):
-        raise ValueError("stacked frames are kept picture by picture as they come: rows from outside have no place "
-                         "between them; give them to a new run, as its memory")
     more = rows_given(memory, given)
     room = memory.capacity * memory.num_envs
     if len(more.term) > room:

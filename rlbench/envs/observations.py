@@ -54,8 +54,9 @@ def check_names(env, text):
     sizes = {who: row_length(spec.observation_space) for who, spec in env.behaviours.items()}
     if not names or len(names) in sizes.values(): return
     told = ", ".join(f"{size} of {who}" if len(sizes) > 1 else str(size) for who, size in sizes.items())
+    no_rows = "" if any(sizes.values()) else "; pictures, and what has parts, have no such names"
     raise ConfigError(f"observation_names: {len(names)} names ({text}); expected as many as an observation has "
-                      f"numbers in a row: {told}")
+                      f"numbers in a row: {told}{no_rows}")
 
 # %% ../../nbs/1_envs/1175_observations.ipynb #1512b229
 def wordings_of(raw): # an environment without its wrappers

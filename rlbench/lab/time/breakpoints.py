@@ -44,17 +44,25 @@ def names_for(trainer):
         found |= {name: known.get(name, "") for name, _ in columns({**(learner.memory.places or {}), **parts})}
     return known | found | {alias: known[name] for alias, name in ALIASES.items()}
 
+# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #19c94774
+def column_called(tree, name):
+    "A column by its name, of a part with dots in it; None where there is none"
+    if name in tree: return as_numpy(tree[name])
+    return dict(columns(tree)).get(name) if "." in name else None
+
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #f94bb918
 def looked_up(trainer, event, name):
     "What a name stands for at an event, an array or a number; None where the event has nothing of that name"
-    if name in event.data: return as_numpy(event.data[name])
+    found = column_called(event.data, name)
+    if found is not None: return found
     if name in ("steps", "updates"): return getattr(trainer, name)
     if event.kind == "collect":
         of = dict(episode_return="ret", episode_length="length").get(name)
         return np.array([getattr(one, of) for one in event.ended]) if of and event.ended else None
     if event.kind != "learn": return None
     last = trainer.learners[event.who].last
-    if name in last.batch: return as_numpy(last.batch[name])
+    found = column_called(last.batch, name)
+    if found is not None: return found
     of = dict(loss=0, grad_norm=1).get(name)
     return None if of is None else np.array([float(pair[of]) for pair in last.groups.values()])
 

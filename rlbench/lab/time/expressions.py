@@ -73,6 +73,9 @@ class RowWise(ast.NodeTransformer):
         self.found.append(node.id)
         return node
 
+    def visit_Attribute(self, node):
+        return self.visit_Name(ast.Name(ast.unparse(node), ast.Load()))     # `obs.speed` is one name, and no attribute
+
     def visit_BoolOp(self, node):
         parts = map(self.visit, node.values)
         return joined_by("both" if isinstance(node.op, ast.And) else "either", parts)
