@@ -314,5 +314,5 @@ def test_parts_of_observations_are_asked_for_by_their_names():
     with pytest.raises(ValueError, match="unknown name 'obs.nothing'"):
         wb.rows("obs.nothing > 0")
     wb.break_when("obs.action_mask[1] > 0")
-    wb.play().wait()
+    wb.step("step", 100)
     assert "obs.action_mask" in wb.player.hit.words
