@@ -220,6 +220,15 @@ class Album:
         self.next_after = process_time() + self.cost / self.share
 
     @property
+    def due(self):
+        "Whether it is time for the next one; the processor's clock takes long to read, so seldom"
+        now = perf_counter()
+        if now < self.next_at: return False
+        missing = self.next_after - process_time()
+        if missing > 0: self.next_at = now + missing
+        return missing <= 0
+
+    @property
     def full(self):
         "Whether they take more than they may"
         return self.shelf.nbytes > self.budget * 1e6
@@ -326,8 +335,7 @@ class Chronicle(Trail):
     def lengthen(self, event):
         "The branch is longer by an event"
         self.branch.marks.append(BITS_OF[event.marks])
-        if perf_counter() < self.album.next_at or process_time() < self.album.next_after:
-            return
+        if not self.album.due: return
         self.album.keep(self.trainer, self.branch, self.at)
         thin(self.album, self.branches, self.at)
 
