@@ -150,7 +150,7 @@ def test_two_forks_go_back_where_one_of_them_is_in_hand():
     wb.step("update", 6)
     wb.go_on("late")
     at = wb.player.timeline.at
-    wb.rewind(0)
+    wb.rewind(wb.forks["late"].at)
     for name in ("run", "early"):
         assert wb.forks[name].pair.parted is None
         assert wb.forks[name].trainer.steps == wb.trainer.steps
@@ -195,4 +195,54 @@ def test_refusals_say_what_would_do(wrong, words):
     wb.step("step", 20).beside("bold")
     with pytest.raises(ValueError, match=words): wrong(wb)
     assert list(wb.forks.known) == ["run", "bold"]
+    wb.close()
+
+
+def test_the_past_of_a_fork_is_that_of_the_run_it_left(tmp_path):
+    wb = bench("CartPole-v1", "dqn")
+    early = wb.step("update", 2).snapshot()
+    events = wb.player.timeline.at
+    wb.set(gamma=.9).step("update", 6)
+    wb.beside("bold", lr=.01)
+    wb.step("update", 5).go_on("bold")
+    late = wb.snapshot()
+    end = wb.player.timeline.at
+    assert wb.explain_update(2).number == 2
+    wb.rewind(events)                                       # to before the fork was one
+    assert same(wb.snapshot(), early)
+    wb.step("update", 3)
+    assert wb.trainer.learner.settings.gamma != .9
+    _, own, new = wb.player.timeline.branches
+    assert new.since == events
+    wb.rewind(end, branch=own)
+    assert same(wb.snapshot(), late)
+    script = wb.script()
+    assert script.count("trainer.set(gamma=0.9)") == 1 and script.count("trainer.set(lr=0.01)") == 1
+    space = {}
+    exec(str(script), space)
+    wb.go_on("run").drop("bold")
+    wb.close()
+
+
+def test_who_stands_where_a_run_was_before_it_was_left_changes_nothing_there():
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("update", 4)
+    wb.beside("other", lr=.01)
+    wb.step("update", 2).go_on("other")
+    [branch] = wb.forks["run"].timeline.branches
+    before = bytes(branch.marks)
+    wb.rewind(2).set(gamma=.5).step("event", 3)
+    wb.rewind(2).step("event", 300)
+    assert wb.forks["run"].timeline.branches == [branch] and not branch.deeds
+    assert branch.marks.startswith(before)
+    wb.close()
+
+
+def test_a_fork_is_started_again_with_its_own_settings():
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("update", 4)
+    wb.beside("other", lr=.01)
+    wb.step("update", 2).go_on("other").reset()
+    assert wb.trainer.steps == 0 and wb.trainer.digest() == wb.trainer.fresh(lr=.01).digest()
+    assert [run.name for run in wb.forks.others] == ["run"]
     wb.close()

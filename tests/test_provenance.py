@@ -146,7 +146,7 @@ def test_ways_that_were_left_again_are_gone_in_a_fresh_process(bench, tmp_path):
     wb.rewind("step", -1).learn(3).rewind("step", -1)
     wb.go_on("sharp").step("step", 5).rewind("step", -3).set(gamma=.4)
     ends = {run.timeline.twin(branch.path(branch.end, len(branch.deeds))).digest()
-            for run in wb.forks.known.values() for branch in run.timeline.branches}
+            for run in wb.forks.known.values() for branch in run.timeline.ways}
     script = wb.script(tmp_path / "history.py")
     expected = digests_claimed(script)
     names = ["run", *(f"run, way {n}" for n in range(1, 7)), "sharp", "sharp, way 1"]

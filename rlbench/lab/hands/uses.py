@@ -268,7 +268,7 @@ def counted_again(timeline, who,
     _, goal, _ = path[-1]
     deeds = deeds_on(path, since)
     with contextlib.closing(timeline.trainer.fresh()) as twin:
-        lead(twin, timeline.album.shelf, timeline.path_to(since))
+        lead(twin, timeline.path_to(since))
         uses = uses_of(twin, who)
         for at in range(since, goal + 1):
             for deed in deeds.get(at, ()):

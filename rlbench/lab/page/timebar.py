@@ -78,7 +78,7 @@ class MarksLine(widgets.HTML):
 # %% ../../../nbs/8_lab/5_page/18_timebar.ipynb #a3749579
 def branch_words(timeline, number):
     "A branch in a menu: where it begins and how far it goes"
-    branch = timeline.branches[number]
+    branch = timeline.ways[number]
     return f"{number + 1}: {branch.since:,} to {branch.end:,}"
 
 # %% ../../../nbs/8_lab/5_page/18_timebar.ipynb #4c9f8a82
@@ -120,7 +120,7 @@ class TimeBar:
     def chosen(self, change):
         "To the end of another branch"
         if self.following: return
-        branch = self.player.timeline.branches[change["new"]]
+        branch = self.player.timeline.ways[change["new"]]
         self.order(self.player.rewind, branch.end, None, branch)
 
     def follow(self, owner):
@@ -136,10 +136,10 @@ class TimeBar:
             self.slider.value = timeline.at
             self.slider.max = timeline.branch.end
         self.marks.follow(timeline, owner.state == "playing")
-        if timeline.branches[1:]:
-            numbers = range(len(timeline.branches))
-            self.menu.options = [(branch_words(timeline, number), number) for number in numbers]
-            self.menu.value = timeline.branches.index(timeline.branch)
+        ways = timeline.ways
+        if ways[1:]:
+            self.menu.options = [(branch_words(timeline, number), number) for number in range(len(ways))]
+            self.menu.value = ways.index(timeline.branch)
             reveal(self.branches)
         self.following = False
 

@@ -372,9 +372,9 @@ def explain_next(trainer, who=None): # behaviour, where several learn
         return account_ahead(twin, who)
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #154526c3
-def led(twin, timeline, path):
+def led(twin, path):
     "The same twin, at the end of a path"
-    lead(twin, timeline.album.shelf, path)
+    lead(twin, path)
     return twin
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #91509f62
@@ -387,7 +387,7 @@ def end_of_update(timeline, twin, who, number):
     first = max(0, number - 1 - earlier)
     if last < first:
         raise ValueError(f"explain: update {number:,} of {who} was made before this timeline began")
-    made = lambda end: led(twin, timeline, timeline.path_to(int(end))).learners[who].updates
+    made = lambda end: led(twin, timeline.path_to(int(end))).learners[who].updates
     return int(ends[bisect_left(ends, number, first, last, key=made)])
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #db88394e
@@ -415,7 +415,7 @@ def explain_update(timeline, update=None, # its number among those of the learne
     number = number_meant(learner, update)
     with contextlib.closing(timeline.trainer.fresh()) as twin:
         end = end_of_update(timeline, twin, who, number)
-        account = account_ahead(led(twin, timeline, path_before(timeline, end)), who)
+        account = account_ahead(led(twin, path_before(timeline, end)), who)
     if number == learner.updates and not same(account.last.parts, learner.last.parts):
         raise ValueError(f"explain: {timeline.trainer.env.id} did not come back to where it was, so the last update "
                          "cannot be taken again; explain_next(trainer) tells of one before it is made")

@@ -24,7 +24,7 @@ from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
 from ..views.pins import pass_pins
 from .not_finite import cause
-from .timeline import Timeline, root_of, start_again
+from .timeline import Timeline, root_of, start_again, timeline_of_fork
 from ...training.learner import NotFinite
 from ...training.trainer import load, torch_threads
 
@@ -387,8 +387,9 @@ def branch_off(player, name, changes):
     if name is not None and not isinstance(name, str):
         raise ValueError(f"beside: name {name!r}: expected a text; settings go by their names, as in beside(lr=.1)")
     timeline = player.timeline
-    twin, lines = branched(timeline, None, None, changes)
-    run = player.forks.add(Timeline(twin, lines, timeline.file, player.budget), changes, timeline.at, name)
+    timeline.look()
+    twin = timeline_of_fork(timeline, timeline.fork(**changes), changes, player.budget)
+    run = player.forks.add(twin, changes, timeline.at, name)
     timeline.flag("fork", run.name)
     player.screen.take(player.trainer)
     return run

@@ -6,7 +6,7 @@
 __all__ = ['UNIT_BITS', 'FLAG_KINDS', 'BITS_OF', 'Deed', 'Flag', 'done_before', 'Branch', 'marks_on', 'flags_on', 'ends_of',
            'nth_from', 'last_place', 'deeds_on', 'Onward', 'lines_of', 'place_of', 'settings_now', 'differences',
            'put_settings', 'changed_since', 'missed_least', 'Album', 'thin', 'Trail', 'Chronicle', 'lead', 'unwatched',
-           'Timeline', 'root_of', 'start_again']
+           'Timeline', 'root_of', 'start_again', 'timeline_of_fork']
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #9d072d15
 import contextlib
@@ -63,7 +63,7 @@ class Branch:
         self.fresh = False          # whether that is the start of a run
         self.marks = bytearray()    # of its own events
         self.deeds, self.flags = [], []     # in the order in which they were done and planted
-        self.places = []            # events before each snapshot
+        self.places = []            # events before each snapshot; its `shelf` holds them
 
     @property
     def end(self):
@@ -214,6 +214,7 @@ class Album:
         "Take a snapshot, and see when the next one is due"
         begun = thread_time()                             # who else is on the machine does not count
         self.shelf.put((branch, at), state_of(trainer))
+        branch.shelf = self.shelf
         branch.places.append(at)
         self.cost = min(thread_time() - begun, 2 * self.cost)       # one that was slow by chance is no measure
         self.next_at = perf_counter() + self.cost / self.share
@@ -247,18 +248,20 @@ def thin(album, branches, now): # events up to the present
 class Trail:
     "Where a run is on its branches, and what people did to it"
 
-    def __init__(self, trainer, lines, album):
+    def __init__(self, trainer, lines, album,
+                 origin=None):      # the trail of the run that it left
         self.trainer = trainer
         self.album = album
         self.branches = []
-        self.at = 0                 # events of the run up to here
-        self.done = 0               # deeds of the branch up to here
-        self.begin(None, lines)
+        self.at = origin.at if origin else 0        # events of the run up to here
+        self.done = origin.done if origin else 0    # deeds of the branch up to here
+        self.begin(origin and origin.branch, lines)
 
     def begin(self, parent, lines=()):
         "A new branch from here on; without a parent it comes from outside, where `lines` lead"
         self.branch = Branch(parent, self.at, self.done, lines)
         self.branches.append(self.branch)
+        self.visiting = False       # whether it is on a branch of another run, where it came from
         self.done = 0
         if parent is None:
             self.branch.fresh = place_of(self.trainer) == (0, 0)
@@ -289,7 +292,7 @@ class Trail:
 
     def remember(self, act, text):
         "Something was done here"
-        if self.at < self.branch.end or self.ahead:
+        if self.visiting or self.at < self.branch.end or self.ahead:
             self.begin(self.branch)
         self.branch.deeds.append(Deed(self.at, act, text))
         self.done += 1
@@ -308,10 +311,11 @@ class Chronicle(Trail):
                  lines=None,    # of code that lead to where it is; None: as it tells itself
                  file=None,     # that they load
                  budget=256,    # MB, for all snapshots
-                 share=.006):   # of the time, for taking them
-        super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share))
-        self.file = file
-        self.stamp = stamp_of(file)
+                 share=.006,    # of the time, for taking them
+                 origin=None):  # the timeline of the run that it left here
+        super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share), origin)
+        self.file = origin.file if origin else file
+        self.stamp = origin.stamp if origin else stamp_of(file)
         trainer.watchers.append(self.note)
 
     def close(self):
@@ -325,7 +329,7 @@ class Chronicle(Trail):
         strayed = trainer.obs is not self.seen
         if not strayed and self.known != settings_now(trainer):
             self.look_for_changes()
-        if self.done < len(self.branch.deeds) and self.ahead.at == self.at:
+        if self.visiting or self.done < len(self.branch.deeds) and self.ahead.at == self.at:
             self.begin(self.branch)                       # what was done here the last time was not done again
         self.at += 1
         own = self.at - self.branch.since
@@ -344,6 +348,12 @@ class Chronicle(Trail):
         "The path to here"
         return self.branch.path(self.at, self.done)
 
+    @property
+    def ways(self):
+        "All branches on which something happened: those on which it came, and its own"
+        came = [branch for branch, _, _ in self.branches[0].path(0)[:-1]]
+        return [branch for branch in (*came, *self.branches) if branch.marks or branch is self.branch]
+
     def script(self, path=None): # None: to here
         "What led to the end of a path, as lines of code"
         lines = lines_of(path or self.path)
@@ -351,12 +361,12 @@ class Chronicle(Trail):
         return [*lines, changed_text(self.file)] if changed else lines
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #65acdce6
-def lead(trainer, shelf, path):
+def lead(trainer, path):
     "Put a trainer at the end of a path: to the nearest snapshot, and on through the events after it"
     branch, start = last_place(path)
     _, goal, _ = path[-1]
     deeds = deeds_on(path, start)
-    trainer.restore(shelf.take((branch, start)))
+    trainer.restore(branch.shelf.take((branch, start)))
     for at in range(start, goal + 1):
         for deed in deeds.get(at, ()): deed.act(trainer)
         if at < goal: next_event(trainer)
@@ -407,8 +417,9 @@ class Timeline(Chronicle):
         "Go to where the run stood after an event: by its number, or rewind('episode', -1); exact to the bit"
         branch, at = self.where(to, n, branch)
         with unwatched(self.trainer, back=self.arrive):
-            lead(self.trainer, self.album.shelf, branch.path(at))
+            lead(self.trainer, branch.path(at))
         self.branch = branch
+        self.visiting = branch not in self.branches
         self.at = at
         self.done = done_before(branch.deeds, at)
         self.arrive()
@@ -416,7 +427,7 @@ class Timeline(Chronicle):
     def twin(self, path):
         "A second trainer at the end of a path"
         twin = self.trainer.fresh()
-        with closed_if_it_fails(twin): lead(twin, self.album.shelf, path)
+        with closed_if_it_fails(twin): lead(twin, path)
         return twin
 
     def fork(self, to=None, n=None, branch=None, **changes):
@@ -452,3 +463,13 @@ def start_again(timeline):
     timeline.rewind(root_of(timeline).since)
     put_settings(config, {}, trainer)
     timeline.look()
+
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #93ffa9aa
+def timeline_of_fork(origin, twin, changes, # timeline of the run that it left, what was set otherwise
+                     budget):               # MB
+    "The timeline of a fork"
+    timeline = Timeline(twin, budget=budget, origin=origin)
+    if changes:
+        timeline.remember(lambda trainer: trainer.set(**changes), f"trainer.set({keyword_text(changes)})")
+        timeline.begin(timeline.branch)                   # whoever comes back to where it begins has them
+    return timeline
