@@ -80,13 +80,15 @@ class IQL(IQLNets):
 
     def losses(self, nets, batch):
         with torch.no_grad():
-            q = nets.target(batch.obs, batch.act).amin(-1)
+            good = nets.target(batch.obs, batch.act).amin(-1)
         val = self.values(nets, batch.obs)
-        adv = q - val
-        yield "value", expectile_loss(adv, self.expectile).mean(), dict(q=q, val=val, adv=adv)
+        adv = good - val
+        yield "value", expectile_loss(adv, self.expectile).mean(), dict(val=val, adv=adv)
 
-        delta = self.target(nets, batch)[:, None] - nets.critic(batch.obs, batch.act)
-        yield "critic", .5 * delta.square().sum(-1).mean(), dict(delta=delta)
+        q = nets.critic(batch.obs, batch.act)
+        target = self.target(nets, batch)
+        delta = target[:, None] - q
+        yield "critic", .5 * delta.square().sum(-1).mean(), dict(q=q, target=target, delta=delta)
 
         pi = nets.policy(batch.obs)
         nll = -pi.logp(batch.act)
