@@ -250,7 +250,7 @@ def test_place():
 
 
 @pytest.mark.parametrize("state, message", [
-    (2, "row 0, column 2: it is a wall"), (4, "row 1, column 1: it is a cliff"),
+    (2, "state 2: it is a wall"), (4, "state 4: it is a cliff"),
     (6, "0 … 5"), (-1, "no state -1")])
 def test_where_nobody_can_be(state, message):
     with pytest.raises(ValueError, match=message):

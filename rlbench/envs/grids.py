@@ -200,8 +200,7 @@ def check_spot(world, state):
 
     if not world.blocked[state]: return
     row, col = world.cell(state)
-    tile = TILES[world.rows[row][col]]
-    raise ValueError(f"GridWorld: nobody can stand at row {row}, column {col}: it is a {tile}")
+    raise ValueError(f"GridWorld: nobody can stand in state {state}: it is a {TILES[world.rows[row][col]]}")
 
 # %% ../../nbs/1_envs/111_grids.ipynb #9112d093
 class GridParameters(Tabular):

@@ -43,7 +43,7 @@ def test_the_agent_is_dragged_in_the_grid(lab):
     assert lab.ask("print(wb.trainer.obs['agent'])") == "[3]" and counter(page, "steps") == 1
     cells.nth(40).focus()                                        # the cliff
     page.keyboard.press("Shift+Enter")
-    page.locator(".rl-error", has_text="nobody can stand at row 3, column 4").wait_for()
+    page.locator(".rl-error", has_text="nobody can stand in state 40").wait_for()
 
 
 SHOWN = "document.querySelector('.rl-view-frame svg').outerHTML"
