@@ -2,7 +2,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from PIL import ImageColor
+from PIL import Image, ImageColor
 
 from rlbench.envs.find import make
 from rlbench.envs.place import picture
@@ -101,3 +101,25 @@ def test_what_draws_itself_in_its_own_way_is_seen_that_way():
     assert isinstance(look_of(plain), Sheet) and sketch(mine) is None
     assert look_of(Over(plain)).shape == (4, 5, 3)
     assert sketch(gym.make("CartPole-v1")) is None           # nothing was reset: there is no state yet
+
+
+@pytest.mark.parametrize("name", ["CliffWalk", "WindyGrid", "FourRooms", "DynaMaze", "BlockingMaze"])
+def test_grid_worlds_are_drawn_as_they_draw_themselves(name):
+    env = make(f"rlbench/{name}-v0", 2)
+    env.reset(3)
+    single = env.first
+    ours = look_of(single)
+    painted = Image.fromarray(picture(single))
+    assert isinstance(ours, Sheet) and abs(np.subtract(*(one.size[0] / one.size[1] for one in (ours, painted)))) < .02
+    pair = [np.asarray(one.resize((160, 100)), int) for one in (ours.image, painted)]
+    assert np.abs(np.subtract(*pair)).mean() < 6
+    env.close()
+
+
+def test_walls_that_move_are_drawn_where_they_are():
+    env = make("rlbench/BlockingMaze-v0", 1).single.unwrapped
+    before = look_of(env).svg
+    env.arrange(1)
+    assert look_of(env).svg != before
+    env.arrange(0)
+    assert look_of(env).svg == before
