@@ -184,7 +184,8 @@ class Complaint:
         "Show an error"
         self.passing = passing
         self.trace = trace
-        self.widget.value = f"<b>{html.escape(title)}</b><pre>{html.escape(trace)}</pre>"
+        below = f"<pre>{html.escape(trace)}</pre>" if trace else ""
+        self.widget.value = f"<b>{html.escape(title)}</b>{below}"
         reveal(self.widget)
 
     def clear(self):
@@ -303,7 +304,7 @@ class Counter(Orders):
         self.time = TimePanel(player)
         self.account = ExplainPanel(player, self.looked_at)
         self.hand = HandPanel(player, self.order, self.looked_at, self.keys)
-        self.world = WorldPanel(player, self.order, self.imagine)
+        self.world = WorldPanel(player, self.order, self.imagine, self.drags)
         self.keys.on_number(self.meaning.ask)
         looks = [part.look for part in (self.hand, self.forks, self.doctor, self.account, self.time)]
         self.asked = styled(widgets.HBox([self.stops.widget, *looks, self.judge.widget]), "rl-bar", "rl-asked")
@@ -311,6 +312,10 @@ class Counter(Orders):
     def looked_at(self):
         "Whose views are shown"
         return self.choice.who
+
+    def drags(self):
+        "Whether there is a card in which the agent can be dragged"
+        return any(card.view.drags for card in self.cards)
 
     def imagine(self, state): # None: the present one
         "The environment's picture shows a state that nobody has put it into"

@@ -9,7 +9,6 @@ __all__ = ['why_not_placed', 'StateSliders', 'move_slider', 'ParameterFields', '
 from collections import deque
 
 import anywidget
-from gymnasium.spaces import Discrete
 from traitlets import List, Unicode
 
 from ...envs.env import cannot_be_put
@@ -106,10 +105,12 @@ class WorldOrders:
     "What a person orders of the world"
     def __init__(self, player,
                  order,     # order(verb, *args) gives an order to the player
-                 imagine):  # imagine(state) shows a state as it would be; None: as it is
+                 imagine,   # imagine(state) shows a state as it would be; None: as it is
+                 drags):    # drags(): is there a grid in which the agent can be dragged?
         self.player = player
         self.order = order
         self.imagine = imagine
+        self.drags = drags
         self.held = deque(maxlen=1)     # the newest state that nobody has seen yet
         self.env = None         # the VecEnv that the controls are for
         self.sliders = None
@@ -158,7 +159,7 @@ class WorldControls(WorldOrders):
         self.sliders = self.sliders_for(names) if names else None
         self.fields = ParameterFields(env, self.change) if env.parameters else None
         parts = []
-        if isinstance(env.single.observation_space, Discrete) and not why:
+        if self.drags() and not why:
             parts.append(caption(DRAG))
         if names:
             parts += [caption(HOLD), self.sliders]

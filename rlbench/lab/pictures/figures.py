@@ -233,14 +233,14 @@ def still_marks(ax):
     for tick, word in zip(across, tick_words(across)):
         [(x, _)] = ax.places(np.array([(tick, ax.ylim[0])]))
         sheet.pen.line((x, top, x, bottom), "faint", .7)
-        sheet.text(x, bottom + 3, word, "ma", FINE_PRINT)
+        if ax.xlabel: sheet.text(x, bottom + 3, word, "ma", FINE_PRINT)
     for tick, word in zip(upward, heights):
         [(_, y)] = ax.places(np.array([(ax.xlim[0], tick)]))
         sheet.pen.line((left, y, right, y), "faint", .7)
         sheet.text(left - 4, y, word, "rm", FINE_PRINT)
     sheet.text((left + right) / 2, bottom + 15, ax.xlabel, "ma", FINE_PRINT + 1)
-    above = 2 if top <= 20 else top - 14     # of axes below others: clear of their ticks
-    sheet.text(ax.left - 30, above, ax.ylabel, "la", FINE_PRINT + 1)
+    place = (ax.left - 30, 2) if top <= 20 else (left, top - 14)    # of axes below others: clear of their numbers
+    sheet.text(*place, ax.ylabel, "la", FINE_PRINT + 1)
     return sheet.marks
 
 # %% ../../../nbs/8_lab/1_pictures/13_figures.ipynb #8b7f0077

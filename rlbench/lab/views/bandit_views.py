@@ -291,7 +291,7 @@ class BanditView(View):
             "middle: how often the best arm was pulled lately; right: bars: the true mean of each arm, green: the "
             "estimate, and how far it may be off: by the algorithm's bonus or belief, else two standard errors")
     wide = True
-    instead = "values", "actions"
+    instead = "values", "actions", "curve"      # its episodes, if they end at all, end by the clock
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)

@@ -9,7 +9,7 @@ __all__ = ['carried_lately', 'moved_by', 'CarryPicture', 'CarryView']
 import numpy as np
 
 from .bandit_views import uprights
-from ..pictures.drawing import DIVERGING, colour, short
+from ..pictures.drawing import BAR, DIVERGING, colour, draw_colour_bar, short
 from ..pictures.figures import Picture, cover
 from .views import View
 
@@ -39,8 +39,8 @@ class CarryPicture(Picture):
 
     def __init__(self):
         super().__init__()
-        self.upper = self.axes(bottom=92, ylabel="unit")
-        self.lower = self.axes(top=160, xlabel="steps ago", ylabel="change", ticks=3)
+        self.upper = self.axes(bottom=92, right=BAR, ylabel="unit")
+        self.lower = self.axes(top=160, right=BAR, xlabel="steps ago", ylabel="change", ticks=3)
         [marks] = self.upper.plot([], [], color="here", linewidth=1.2)
         [change] = self.lower.plot([], [], color="number", linewidth=1.4)
         [below] = self.lower.plot([], [], color="here", linewidth=1.2)
@@ -64,7 +64,9 @@ class CarryPicture(Picture):
         at = ago[first] - .5
         for line, top in zip(self.marks, (units, self.spans[1][1])):
             line.set_data(*uprights(at, 0 * at - .5, 0 * at + top))
-        return self.draw()
+        sheet = self.draw()
+        draw_colour_bar(sheet, self.upper.box, -far[1], far[1], DIVERGING, "carried")
+        return sheet
 
 # %% ../../../nbs/8_lab/2_views/21_memory_views.ipynb #5498c75b
 class CarryView(View):

@@ -4,9 +4,11 @@
 
 # %% auto #0
 __all__ = ['MEANT', 'AS_DRAWN', 'role_of', 'draw_parts', 'draw_rows_used', 'update_text', 'UpdateView', 'layer_norms',
-           'GradientView', 'target_terms', 'sum_text', 'sorted_rows', 'TargetsView']
+           'GradientView', 'has_terms', 'target_terms', 'sum_text', 'sorted_rows', 'TargetsView']
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #1f982804
+from functools import partial
+
 import numpy as np
 
 from ...algos.algorithm import Algorithm
@@ -213,14 +215,16 @@ def learned_towards(last):
         return None if target is None else (target, estimate)
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #cfe6a242
-def target_terms(last, gamma):
-    "Batch of (n,) row, paid, discount, follows, target, estimate, error of an update's rows; None if it had no targets"
-    towards = learned_towards(last)
+def has_terms(last):
+    "Whether each row of an update has a target of one reward and what follows; those of R2D2 are on another scale"
     batch = last.batch
-    rescaled = "burn" in batch
-    if towards is None or rescaled or not {"rew", "term"} <= batch.keys():
-        return None
-    target, estimate = (per_row(x, batch) for x in towards)
+    return learned_towards(last) is not None and "burn" not in batch and {"rew", "term"} <= batch.keys()
+
+def target_terms(last, gamma):
+    "Batch of (n,) row, paid, discount, follows, target, estimate, error of an update's rows; None if it has no terms"
+    if not has_terms(last): return None
+    batch = last.batch
+    target, estimate = (per_row(x, batch) for x in learned_towards(last))
     if "disc" in batch:
         paid, discount = per_row(batch.ret, batch), per_row(batch.disc, batch)
     else:
@@ -282,7 +286,7 @@ class TargetsView(View):
         super().__init__(trainer, who)
         self.table = styled(TransitionTable(orders=AS_DRAWN, order="drawn", label="targets"), "rl-targets-table")
         self.table.on_ask(lambda: self.ask(self.fill))
-        self.table.on_open(self.wanted)
+        self.table.on_open(lambda row: self.ask(partial(self.explain, row)))
         self.widget = self.table
         self.begin(trainer)
 
@@ -290,6 +294,9 @@ class TargetsView(View):
     def fits(cls, trainer, who):
         if who not in trainer.learners: return False
         return type(trainer.learners[who].algo).td_error is not Algorithm.td_error
+
+    def ready(self, trainer):
+        return super().ready(trainer) and has_terms(trainer.learners[self.who].last)
 
     def begin(self, trainer):
         self.last = self.terms = None       # the step that is shown, and its terms
@@ -314,12 +321,8 @@ class TargetsView(View):
         told = table.selected if 0 <= table.selected < len(rows) else next(iter(page), None)
         self.said = without if told is None else sum_text(self.terms, told)
 
-    def wanted(self, row):
-        "A click on a row: it is explained when there is time"
-        self.ask(lambda trainer: self.explain(row))
-
-    def explain(self, row):
-        "Say what a row's target was made of"
+    def explain(self, row, trainer):
+        "A row was clicked: say what its target was made of"
         self.said = sum_text(self.terms, row)
 
     def draw(self, trainer, moving): self.fill(trainer, moving)

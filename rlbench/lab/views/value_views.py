@@ -223,6 +223,7 @@ class GridValues(View):
             "the one that is judged, or the error (learned minus exact). Click a state for its numbers; the orange "
             "frame is the agent: drag it, or press Shift+Enter in a cell, and an episode begins there")
     wide = True
+    drags = True
     left = dict(value="learned value", q="learned Q of each action")
     right = dict(truth="{} value", error="error of the value", q="{} Q of each action")   # whose
 
@@ -539,7 +540,7 @@ class ValueTrace(View):
     name = "values"
     title = "Value along the episode"
     hears = ("collect",)
-    help = "V, or the best action's Q, of every state since the episode began (the last 300)"
+    help = "V, or the best action's Q, of every state since the episode began (the last 300); cross: the current state"
     longest = 300
 
     def __init__(self, trainer, who):
@@ -547,7 +548,9 @@ class ValueTrace(View):
         self.picture = Picture()
         self.ax = self.picture.axes(xlabel="step of the episode", ylabel="value")
         [line] = self.ax.plot([], [], linewidth=1.6)
+        [here] = self.ax.plot([], [], "P", color="here", markersize=11)
         self.line = self.picture.add(line, self.ax)
+        self.here = self.picture.add(here, self.ax)
         self.begin(trainer)
 
     def begin(self, trainer):
@@ -578,6 +581,7 @@ class ValueTrace(View):
         val = state_values(trainer.actors[self.who], rows)
         end = self.start + len(val)
         self.line.set_data(np.arange(self.start, end), val)
+        self.here.set_data([end - 1], val[-1:])         # where an episode begins there is no line yet
         x, y = self.limits
         x = cover(x, self.start, max(end, self.start + 10), anchor=self.start)
         self.limits = x, cover(y, *span_of(val), least=.1)

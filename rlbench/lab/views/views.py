@@ -36,6 +36,7 @@ class Awaited:
     "What a view waits for, listens to and makes needless"
     needs = ""      # what must be there before there is anything to see: update or memory
     instead = ()    # names of cards that are not needed beside this one
+    drags = False   # True: it waits for somebody to drag the agent in it
     note = None     # method (trainer, event) of views that remember
     hears = EVENT_KINDS     # of what events it is told
     begin = None    # method (trainer) of views that can go on with another run of the same kind
@@ -303,7 +304,7 @@ class LearningCurve(View):
         super().__init__(trainer, who)
         self.picture = Picture()
         self.ax = self.picture.axes(xlabel="environment steps", ylabel="return of the episode")
-        [dots] = self.ax.plot([], [], ".", color="return", markersize=2.6, alpha=.7)
+        [dots] = self.ax.plot([], [], ".", color="return", markersize=3.6, alpha=.7)
         [line] = self.ax.plot([], [], color="text", linewidth=1.8)
         self.dots = self.picture.add(dots, self.ax)
         self.line = self.picture.add(line, self.ax)
