@@ -8,6 +8,8 @@ for lr in (.001, .01):
 SHOW = "page = rlbench.Runs('some').show()\npage"
 NEWS = """with open("some/0.01-0/metrics.jsonl", "a") as file:
     print('{"steps": 400, "mean_return": 77.0}', file=file)"""
+CELLS = """() => [...document.querySelectorAll('.rl-runs-table tr')]
+  .map(line => [...line.children].map(cell => cell.innerText.split(' ')[0]))"""
 HASH = "src => document.querySelector('.rl-runs-picture').src !== src"
 
 
@@ -19,6 +21,9 @@ def test_a_checkpoint_is_opened_by_clicks(lab):
     rows.nth(3).wait_for()
     picture = page.locator(".rl-runs-picture")
     assert lab.pixels(".rl-runs-picture")["ink"] > 500
+    assert not page.locator(".rl-paper").is_visible() and not page.locator(".rl-run-card").is_visible()
+    heads = page.evaluate(CELLS)[0]
+    assert heads[:4] == ["drawn", "run", "lr", "seed"]
     before = picture.get_attribute("src")
     page.locator(".rl-runs-table tbody input").nth(3).uncheck()
     page.wait_for_function(HASH, arg=before)
@@ -35,6 +40,9 @@ def test_a_checkpoint_is_opened_by_clicks(lab):
     page.locator(".rl-runs-table th button", has_text="seed").click()
     page.locator(".rl-runs-table th[aria-sort=descending]", has_text="seed").wait_for()
     assert rows.count() == 2
+    first, *lines = page.evaluate(CELLS)               # drawn again and again, it has no more columns than before
+    assert first == heads and [line[1:4] for line in lines] == [["0.01-1", "0.01", "1"], ["0.01-0", "0.01", "0"]]
+    assert {len(line) for line in lines} == {len(heads)}
 
     lab.ask(NEWS)                                      # nobody clicks: the page looks for itself
     page.locator(".rl-runs-table tbody tr", has_text="77").wait_for()

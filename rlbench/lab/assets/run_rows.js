@@ -3,14 +3,21 @@ class RunRows extends Table {
   draw() {
     const held = document.activeElement?.dataset?.tick;
     super.draw();
-    const [ids, ticked, tones, rows] = ["ids", "ticked", "tones", "rows"].map((name) => this.model.get(name));
-    const head = this.table.querySelector("thead tr");
-    if (head.firstChild) head.prepend(tag("th", undefined, { scope: "col" }, "drawn"));
-    this.table.querySelectorAll("tbody tr").forEach((line, at) => {
-      line.title = "show this run";
-      line.prepend(this.tick(ids[at], ticked.includes(ids[at]), tones[at], rows[at][0]));
-    });
     if (held !== undefined) this.table.querySelector(`[data-tick="${held}"]`)?.focus({ preventScroll: true });
+  }
+
+  drawHead(order, down) {                                      // a head and lines that stay have their first cell already
+    super.drawHead(order, down);
+    const head = this.table.querySelector("thead tr");
+    if (head.firstChild && !head.querySelector(".rl-run-tick")) head.prepend(tag("th", undefined, { scope: "col", class: "rl-run-tick" }, "drawn"));
+  }
+
+  fill(line, cells, at) {
+    line.querySelector(".rl-run-tick")?.remove();
+    super.fill(line, cells, at);
+    const [ticked, tones] = ["ticked", "tones"].map((name) => this.model.get(name)), id = this.idAt(at);
+    line.title = "show this run";
+    line.prepend(this.tick(id, ticked.includes(id), tones[at], cells[0]));
   }
 
   tick(id, on, tone, name) {

@@ -183,13 +183,18 @@ class RunCurves:
             if what or any(band.singles for band in bands):
                 self.panels[one] = bands
 
-    def png(self, theme=None):
-        "The picture as bytes"
+    def image(self, theme, dpi=100): # 200: for a page that is wide, or fine
+        "The picture, a PIL image"
         titled = {RETURNS[what][0]: bands for what, bands in self.panels.items()} or dict(nothing=[])
-        figure = figure_of_bands(titled, self.over, theme or self.theme)
+        figure = figure_of_bands(titled, self.over, theme)
+        figure.set_dpi(dpi)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
-        return small_png(as_image(canvas), 25_000)
+        return as_image(canvas)
+
+    def png(self, theme=None):
+        "The picture as bytes, few enough to be kept in a notebook"
+        return small_png(self.image(theme or self.theme), 25_000)
 
     def _repr_png_(self):
         return self.png()

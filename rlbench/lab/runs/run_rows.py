@@ -30,7 +30,7 @@ class RunRows(TransitionTable):
 class Pulse(Sharing, anywidget.AnyWidget):
     "Asks for news every few seconds, while its page is seen"
     _esm = read_asset("pulse.js")
-    _css = read_asset("lab.css") + read_asset("runs.css")
+    _css = read_asset("pane.css") + read_asset("lab.css") + read_asset("runs.css")
     on = Bool(True).tag(sync=True)
     every = Float(3.).tag(sync=True)    # seconds
     heard = Int(0).tag(sync=True)       # counts answers

@@ -12,6 +12,7 @@ from functools import partial
 
 from ..pictures import widgets
 from ..pictures.components import button, close_widgets, is_revealed, reveal, styled
+from ..pictures.drawing import encode_image
 from ..page.controls import captioned
 from ..page.page import Complaint, KeptPicture
 from ..time.player import only_one, this_cell
@@ -131,7 +132,8 @@ class RunsDrawing(RunsActions):
         "Show everything as it is now"
         runs = drawn_runs(self.choice)
         self.curves = RunCurves(runs, self.what.value or None, self.over.value or None)
-        self.picture.value = self.curves.png("dark" if self.pulse.dark else "light")
+        fine = self.curves.image("dark" if self.pulse.dark else "light", dpi=200)
+        self.picture.value = encode_image(fine, moving=False)
         self.words.value = html.escape(self.curves.words())
         self.apart.value = ticked_apart(runs.lines)
         self.title.value = f"<div class='rl-title'>Runs<span>{html.escape(self.choice.runs.title())}</span></div>"
