@@ -4,7 +4,7 @@ import pytest
 
 from rlbench.lab.page.world_panel import DRAG
 from rlbench.lab.pictures.components import is_revealed
-from rlbench.lab.pictures.scene import Still, Words, width_of
+from rlbench.lab.pictures.scene import Sheet, Still, Words, width_of
 from rlbench.lab.views.chain_views import ChainPicture
 from rlbench.lab.views.memory_views import CarryPicture
 from tests.test_layout import seen
@@ -60,12 +60,17 @@ def test_dragging_is_offered_where_there_is_a_grid(bench, env, algo, views, ther
 
 # words on pictures
 
+def words_on(sheet):
+    "The Words on a sheet"
+    marks = []
+    for mark in sheet.marks: marks += mark.marks if isinstance(mark, Still) else [mark]
+    return [one for one in marks if isinstance(one, Words)]
+
+
 def boxes_of_words(sheet):
-    "{words: (left, top, right, bottom)} of all that is written, nearly as large as it is drawn"
-    marks = [one for mark in sheet.marks for one in (mark.marks if isinstance(mark, Still) else [mark])]
+    "(words, (left, top, right, bottom)) of all that is written, nearly as large as it is drawn"
     found = []
-    for one in marks:
-        if not isinstance(one, Words): continue
+    for one in words_on(sheet):
         wide = width_of(one.words, one.size)
         left = one.x - wide * dict(l=0, m=.5, r=1)[one.anchor[0]]
         top = one.y - one.size * dict(a=-.1, m=.4, b=.9)[one.anchor[1]]
@@ -100,3 +105,16 @@ def test_a_refusal_has_no_empty_box_below(bench):                               
     wb.page.world.place(40)
     said = wb.page.complaint.widget.value
     assert "nobody can stand in state 40" in said and "<pre>" not in said
+
+
+@pytest.mark.parametrize("env, algo, settings", [
+    ("rlbench/CliffWalk-v0", "qlearning", {}),
+    ("Pendulum-v1", "sac", dict(learning_starts=100)),
+    ("CartPole-v1", "recurrent_ppo", dict(n_steps=64, memory_size=16)),
+])
+def test_words_in_pictures_can_be_read(bench, env, algo, settings):                     # noqa: F811
+    wb = bench(env, algo, seed=0, **settings)
+    wb.step("step", 150)
+    sheets = {card.view.name: card.view.shown for card in wb.page.on_page() if isinstance(card.view.shown, Sheet)}
+    sizes = {name: min((one.size for one in words_on(sheet)), default=10) for name, sheet in sheets.items()}
+    assert len(sizes) > 4 and min(sizes.values()) >= 9, sizes       # of pictures that are often shown a fifth smaller

@@ -54,8 +54,8 @@ def draw_colour_bar(sheet,
     sheet.plane((left, top, left + 9, bottom), table[::-8, None])
     for share, anchor in ((0, "lb"), (.5, "lm"), (1, "la")):
         number = on_scale(low + share * (high - low), low, high)
-        sheet.text(left + 12, bottom - share * (bottom - top), number, anchor, 9)
-    if name: sheet.text(right + BAR - 4, top - 3, name, "rb", 9)
+        sheet.text(left + 12, bottom - share * (bottom - top), number, anchor, 10)
+    if name: sheet.text(right + BAR - 4, top - 3, name, "rb", 10)
 
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #b76a72f4
 def span_of(values):
@@ -170,8 +170,8 @@ def draw_histogram(sheet, box, name, values, fill="number"):
     if high - low < 1e-6 * max(1, abs(high)): high = low    # as good as one
 
     sheet.text(left, top, name)
-    sheet.text(left, bottom, f"{low:.3g}", "lb", 9)
-    if high > low: sheet.text(right, bottom, f"{high:.3g}", "rb", 9)
+    sheet.text(left, bottom, f"{low:.3g}", "lb", 10)
+    if high > low: sheet.text(right, bottom, f"{high:.3g}", "rb", 10)
 
     roof, floor = top + 16, bottom - 14
     sheet.pen.polygon(skyline(binned(known, low, high), (left, roof, right, floor)), fill)

@@ -173,7 +173,7 @@ class Label:
         return [Words(x, y, self.words, self.anchor, self.size, self.colour)]
 
 # %% ../../../nbs/8_lab/1_pictures/13_figures.ipynb #ecc5e70c
-FINE_PRINT = 9      # pixels, of ticks and names
+FINE_PRINT = 10     # pixels, of ticks and names
 
 # %% ../../../nbs/8_lab/1_pictures/13_figures.ipynb #72b9c7da
 class Axes:

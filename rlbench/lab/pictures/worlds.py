@@ -117,7 +117,7 @@ def cell_steps(layout, state, best):
 def draw_label(sheet, word, steps, x, y, side, ink):
     "Word and arrows (n, 2), or None, of the cell whose middle is (x, y)"
     if word and side >= NUMBERED:
-        size = max(7, min(11, int(side * .24)))
+        size = max(8, min(11, round(side * (.32 if steps is None else .24))))
         lower = y if steps is None else y + side * .26
         sheet.text(x, lower, word, "mm", size, ink)
     if steps is not None: draw_arrows(sheet.pen, steps, x, y, side, ink)

@@ -91,9 +91,9 @@ def draw_knob(sheet, node, x, y, size):
 # %% ../../../nbs/8_lab/2_views/24_backups.ipynb #51c2e7d0
 def draw_plate(sheet, x, y, words):
     "Words on a ground of their own, on top of a line"
-    wide = width_of(words, 9) / 2 + 2
+    wide = width_of(words, 10) / 2 + 2
     sheet.pen.rectangle((x - wide, y - 7, x + wide, y + 7), "face")
-    sheet.text(x, y, words, "mm", 9)
+    sheet.text(x, y, words, "mm")
 
 # %% ../../../nbs/8_lab/2_views/24_backups.ipynb #8d0f6b1e
 def draw_edge(sheet, start, end, label,
@@ -102,8 +102,8 @@ def draw_edge(sheet, start, end, label,
     "A line between two pixels, with its label"
     (x0, y0), (x, y) = start, end
     sheet.pen.line((x0, y0, x, y), "text")
-    if alone: return sheet.text(x0 + 8, (y0 + y) / 2, label, "lm", 9)
-    if label and width_of(label, 9) + 4 < .62 * room:
+    if alone: return sheet.text(x0 + 8, (y0 + y) / 2, label, "lm")
+    if label and width_of(label, 10) + 4 < .62 * room:
         draw_plate(sheet, x0 + (x - x0) * .62, y0 + (y - y0) * .62, label)
 
 # %% ../../../nbs/8_lab/2_views/24_backups.ipynb #a40b7d92
@@ -245,7 +245,7 @@ class BackupView(View):
         self.tell(tree, first, now.value, known=before is not None)
         self.drawn = corrected(tree, first, now.value)
         sheet = Sheet()
-        sheet.text(4, 4, f"below: values {'before it' if before else 'of now'}", size=9)
+        sheet.text(4, 4, f"below: values {'before it' if before else 'of now'}")
         draw_tree(sheet, trimmed(self.drawn))
         self.show(sheet, moving)
 

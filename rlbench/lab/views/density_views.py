@@ -174,12 +174,12 @@ def draw_curve(sheet, box, curve, taken): # (left, top, right, bottom), pixels; 
     for end, anchor in ((curve.low, "la"), (curve.high, "ra")):
         if not np.isfinite(end): continue
         sheet.pen.line((place(end), roof, place(end), floor), "text")
-        sheet.text(place(end), floor + 1, f"{end:.3g}", anchor, 9)
+        sheet.text(place(end), floor + 1, f"{end:.3g}", anchor)
     if taken is not None:
         sheet.pen.line((place(taken), roof, place(taken), floor), "here", 2)
     sheet.pen.line((place(curve.mode), roof - 3, place(curve.mode), floor + 3), "policy", 2)
     last = "" if taken is None else f", last {short(taken)}"
-    sheet.text(left, top - 1, f"{curve.name}: mode {short(curve.mode)}{last}", "la", 9)
+    sheet.text(left, top - 1, f"{curve.name}: mode {short(curve.mode)}{last}", "la")
 
 # %% ../../../nbs/8_lab/2_views/20_density_views.ipynb #bc119307
 MOST_PANELS = 12

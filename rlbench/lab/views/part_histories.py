@@ -117,7 +117,7 @@ def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pi
         zero = level(0., *limits, floor, roof)
         sheet.pen.line((left, zero, right, zero), "faint")
     sheet.text(left, top, f"{name} {band[1][-1]:.3g}")
-    sheet.text(left, bottom, f"{limits[0]:.3g} … {limits[1]:.3g}", "lb", 8)
+    sheet.text(left, bottom, f"{limits[0]:.3g} … {limits[1]:.3g}", "lb")
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #23b7644a
 MOVING = 30     # points of a story, while another picture follows at once

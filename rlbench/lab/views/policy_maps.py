@@ -42,8 +42,8 @@ def draw_action_bar(sheet, box, n): # what it stands beside: (left, top, right, 
     sheet.plane((left, top, left + 9, bottom), colour(np.arange(n)[::-1, None], 0, max(1, n - 1)), smooth=False)
     tall = (bottom - top) / n
     for i in range(0, n, -(-n // MOST_NUMBERS)):
-        sheet.text(left + 12, bottom - (i + .5) * tall, str(i), "lm", 9)
-    sheet.text(right + BAR - 4, top - 3, "action", "rb", 9)
+        sheet.text(left + 12, bottom - (i + .5) * tall, str(i), "lm")
+    sheet.text(right + BAR - 4, top - 3, "action", "rb")
 
 # %% ../../../nbs/8_lab/2_views/22_policy_maps.ipynb #81963b08
 class PolicyPicture(SurfacePicture):

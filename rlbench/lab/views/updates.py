@@ -66,8 +66,8 @@ def ages_shown(memory, index):
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #123d68c2
 def draw_rows_used(sheet, memory, index):
     "A strip with a line for every row of the memory that was used"
-    sheet.text(8, 221, "rows used: oldest", "lm", 9)
-    sheet.text(392, 221, "newest", "rm", 9)
+    sheet.text(8, 221, "rows used: oldest", "lm")
+    sheet.text(392, 221, "newest", "rm")
     sheet.pen.rectangle((100, 214, 350, 228), None, "faint")
     places = np.unique((102 + 246 * ages_shown(memory, index)).astype(int))
     ticks = [[(x, 215), (x, 227), (np.nan, np.nan)] for x in places]
