@@ -63,7 +63,8 @@ def test_dragging_is_offered_where_there_is_a_grid(bench, env, algo, views, ther
 def words_on(sheet):
     "The Words on a sheet"
     marks = []
-    for mark in sheet.marks: marks += mark.marks if isinstance(mark, Still) else [mark]
+    for mark in sheet.marks:
+        marks += mark.marks if isinstance(mark, Still) else [mark]
     return [one for one in marks if isinstance(one, Words)]
 
 
@@ -107,6 +108,11 @@ def test_a_refusal_has_no_empty_box_below(bench):                               
     assert "nobody can stand in state 40" in said and "<pre>" not in said
 
 
+def smallest(sheet):
+    "Pixels of the smallest words on a sheet"
+    return min((one.size for one in words_on(sheet)), default=10)
+
+
 @pytest.mark.parametrize("env, algo, settings", [
     ("rlbench/CliffWalk-v0", "qlearning", {}),
     ("Pendulum-v1", "sac", dict(learning_starts=100)),
@@ -116,5 +122,5 @@ def test_words_in_pictures_can_be_read(bench, env, algo, settings):             
     wb = bench(env, algo, seed=0, **settings)
     wb.step("step", 150)
     sheets = {card.view.name: card.view.shown for card in wb.page.on_page() if isinstance(card.view.shown, Sheet)}
-    sizes = {name: min((one.size for one in words_on(sheet)), default=10) for name, sheet in sheets.items()}
+    sizes = {name: smallest(sheet) for name, sheet in sheets.items()}
     assert len(sizes) > 4 and min(sizes.values()) >= 9, sizes       # of pictures that are often shown a fifth smaller
