@@ -15,6 +15,10 @@ CLIPPED = """() => [...document.querySelectorAll(
     '.rl-root :is(.rl-text, .rl-card-title, .rl-status, .rl-title, button, label)')]
   .filter(part => part.offsetParent && part.clientWidth && part.scrollWidth > part.clientWidth + 1)
   .map(part => part.className + ': ' + part.innerText.slice(0, 40))"""
+CUT = """() => [...document.querySelectorAll('.rl-card.rl-fixed')].filter(card => {
+    const box = part => card.querySelector(part).getBoundingClientRect();
+    return box('svg').bottom > box('.rl-text').top + 1; }).map(card => card.className)"""
+GRID = "() => document.querySelector('.rl-image-frame svg').getBoundingClientRect().height"
 NOTHING_KEPT = "() => !Object.keys(localStorage).some(key => key.startsWith('rlbench '))"
 TURN = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 250))))"""
 
@@ -110,6 +114,18 @@ def test_a_card_is_dragged_sized_and_closed_and_a_reload_keeps_it(lab):
     page.locator(".rl-look-again").click()
     page.wait_for_function(NOTHING_KEPT)
     assert names(page) == before
+
+
+def test_a_picture_fits_into_a_card_that_is_made_low_or_high(lab):
+    page = start(lab, CLIFF)
+    heights = []
+    for high in (160, 480):
+        lab.ask(f"wb.arrange(cards=dict(frame=[1, {high}], curve=[1, {high}]))")
+        page.evaluate(TURN)
+        assert page.locator(".rl-card.rl-fixed").count() >= 2 and page.evaluate(CUT) == []
+        heights.append(page.evaluate(GRID))
+    assert heights[1] > heights[0] + 300
+    forget(page)
 
 
 def test_cards_are_moved_and_sized_by_keyboard(lab):
