@@ -504,8 +504,8 @@ def check_parts(parts, who):
     "NotFinite names an error that is not finite, or any part where there is no error"
     for name in parts.keys() & {"delta"} or parts:
         if not np.isfinite(as_numpy(parts[name])).all():
-            raise NotFinite(f"{name} is not finite in an update of {who}: values run away, and stay as they were "
-                            "before. Is the step size too large, are rewards?")
+            raise NotFinite(f"{name} is not finite in an update of {who}: values run away. Is the step size too "
+                            "large, are rewards?")
 
 # %% ../../nbs/6_training/61_learner.ipynb #fa5a5fdb
 @torch.no_grad()
@@ -513,13 +513,20 @@ def put_tables_back(tables, before):
     "Tables as they were"
     for table, values in zip(tables, before): table.copy_(values)
 
+# %% ../../nbs/6_training/61_learner.ipynb #e0805b0c
+LARGE = 200_000     # bytes of tables whose copy would take longer than an update
+
+def quickly_copied(tables):
+    "The same tables; none where they are large"
+    return tables if sum(table.nbytes for table in tables) <= LARGE else []
+
 # %% ../../nbs/6_training/61_learner.ipynb #79b2d00f
 class TableLearner(Learner):
     "A learner whose algorithm updates tables"
 
     def __init__(self, name, settings, actor, rng, memory=None):
         super().__init__(name, settings, actor, rng, memory)
-        self.tables = [*self.nets.parameters(), *self.nets.buffers()]
+        self.tables = quickly_copied([*self.nets.parameters(), *self.nets.buffers()])
 
     def judged(self):
         if not self.algo.in_numbers: return super().judged()
