@@ -6,6 +6,7 @@ import pytest
 
 import rlbench
 from rlbench import Workbench
+from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.lab.hands import operations
 from rlbench.lab.time import timeline
@@ -285,6 +286,17 @@ def test_what_failed_is_no_problem_before_it():
     wb.rewind("update", -2)
     assert wb.player.problem is None
     wb.step("event")
+
+
+def test_a_way_is_gone_back_to_by_its_number():
+    wb = bench(learning_starts=30).step("update", 3)
+    there = wb.snapshot()
+    end = wb.timeline.at
+    wb.rewind("update", -2).set(lr=.01).step("event", 5)
+    wb.rewind(end, branch=1)
+    assert same(wb.snapshot(), there)
+    with pytest.raises(ValueError, match=f"branch 3: expected the number of one of 1: 0 to {end}, 2: "):
+        wb.rewind(0, branch=3)
 
 
 # ---- rows whose observations are no plain numbers

@@ -514,11 +514,11 @@ def put_tables_back(tables, before):
     for table, values in zip(tables, before): table.copy_(values)
 
 # %% ../../nbs/6_training/61_learner.ipynb #e0805b0c
-LARGE = 200_000     # bytes of tables whose copy would take longer than an update
+QUICK = 200_000     # bytes of tables that are copied before an update, at most
 
 def quickly_copied(tables):
     "The same tables; none where they are large"
-    return tables if sum(table.nbytes for table in tables) <= LARGE else []
+    return tables if sum(table.nbytes for table in tables) <= QUICK else []
 
 # %% ../../nbs/6_training/61_learner.ipynb #79b2d00f
 class TableLearner(Learner):

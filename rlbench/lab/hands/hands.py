@@ -225,6 +225,11 @@ class Keeping(Changing):
         if isinstance(to, dict): return self.told(self.player.go_back(to))
         return self.told(self.player.rewind(to, n, branch))
 
+    @property
+    def timeline(self):
+        "Where the run in hand has been; its `ways` are the branches that one can go back to"
+        return self.player.timeline
+
     def beside(self, name=None, **changes):
         "A fork with some settings changed, which keeps up with the run in hand from here on -> Relative"
         return self.waited(self.player.beside(name, **changes))

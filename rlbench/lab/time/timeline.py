@@ -6,7 +6,7 @@
 __all__ = ['UNIT_BITS', 'FLAG_KINDS', 'BITS_OF', 'Deed', 'Flag', 'done_before', 'Branch', 'marks_on', 'flags_on', 'ends_of',
            'nth_from', 'last_place', 'deeds_on', 'Onward', 'lines_of', 'place_of', 'settings_now', 'differences',
            'put_settings', 'changed_since', 'missed_least', 'Album', 'thin', 'Trail', 'Chronicle', 'lead', 'unwatched',
-           'Timeline', 'root_of', 'start_again', 'timeline_of_fork']
+           'way_called', 'Timeline', 'root_of', 'start_again', 'timeline_of_fork']
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #9d072d15
 import contextlib
@@ -18,7 +18,7 @@ from typing import Callable, NamedTuple
 
 import numpy as np
 
-from ...core.settings import check_function, whole_number
+from ...core.settings import check_function, fits, whole_number
 from ...core.shelf import Shelf
 from ...core.words import unknown
 from .journal import STRAYED, beginning, called_text, changed_text, keyword_text, stamp_of
@@ -387,15 +387,25 @@ def unwatched(trainer, back=lambda: None): # back(): it was brought back to wher
     finally:
         trainer.watchers = watchers
 
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #ef029be1
+def way_called(timeline, branch):
+    "A branch, or the one of a number among the timeline's ways, from 1; None: the present one; ValueError if there is none"
+    ways = timeline.ways
+    if branch is None: return timeline.branch
+    if isinstance(branch, Branch): return branch
+    if fits(int, branch) and 1 <= branch <= len(ways): return ways[branch - 1]
+    told = ", ".join(f"{number}: {way.since:,} to {way.end:,}" for number, way in enumerate(ways, 1))
+    raise ValueError(f"rewind: branch {branch!r}: expected the number of one of {told}")
+
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #00fa6eee
 class Timeline(Chronicle):
     "Where a run has been, and the way back to each of its events"
 
     def where(self, to,       # events of the run up to there; or a unit
               n=None,         # of a unit: -1 the last that ended before here, 1 the next one
-              branch=None):   # None: this one
+              branch=None):   # one of its ways, or the number of one from 1; None: this one
         "(branch, events up to there) of a place that is asked for; ValueError where the run never was there"
-        branch = branch or self.branch
+        branch = way_called(self, branch)
         path = branch.path(branch.end)
         if isinstance(to, str):
             to = nth_from(ends_of(to, path), self.at, n, to)
