@@ -389,7 +389,7 @@ def unwatched(trainer, back=lambda: None): # back(): it was brought back to wher
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #ef029be1
 def way_called(timeline, branch):
-    "A branch, or the one of a number among the timeline's ways, from 1; None: the present one; ValueError if there is none"
+    "A branch, or one by its number among the ways, from 1; None: the present one; ValueError if there is none"
     ways = timeline.ways
     if branch is None: return timeline.branch
     if isinstance(branch, Branch): return branch
