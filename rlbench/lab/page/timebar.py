@@ -18,7 +18,7 @@ from ..time.breakpoints import names_for
 from ..pictures.components import button, close_widgets, reveal, styled
 from .controls import captioned
 from .fields import caption_html
-from ..time.timeline import FLAG_KINDS, UNIT_BITS, ends_of, flags_on
+from ..time.timeline import FLAG_KINDS, UNIT_BITS, ends_of, flags_on, root_of
 
 # %% ../../../nbs/8_lab/5_page/18_timebar.ipynb #392a00ed
 def flag_words(flag):
@@ -51,7 +51,7 @@ def marks_html(timeline):
     "Ends of episodes and updates, and flags, on a line from the first event of a branch to its last"
     branch = timeline.branch
     path = branch.path(branch.end)
-    first = path[0][0].since
+    first = root_of(path).since
     share = lambda at: f"left:{100 * (at - first) / max(1, branch.end - first):.2f}%"
     marks = [f"<i class='rl-{unit}' style='{share(at)}'></i>"
              for unit in ("episode", "update") for at in evenly_chosen(ends_of(unit, path)).tolist()]
@@ -132,7 +132,7 @@ class TimeBar:
         self.following = True
         with self.slider.hold_sync():                     # the page moves it once
             self.slider.max = max(timeline.branch.end, self.slider.max)
-            self.slider.min = timeline.branch.path(0)[0][0].since
+            self.slider.min = root_of(timeline.branch.path(0)).since
             self.slider.value = timeline.at
             self.slider.max = timeline.branch.end
         self.marks.follow(timeline, owner.state == "playing")

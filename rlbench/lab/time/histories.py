@@ -22,7 +22,7 @@ from ...core.state import write_text
 from ...core.words import ConfigError, path_of
 from .forks import free_name
 from .journal import Snippet
-from .timeline import Onward, lines_of
+from .timeline import Onward, lines_of, root_of
 from ...training.rule import BrokenOff
 
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #f1356eb6
@@ -95,8 +95,9 @@ class History:
 def given_to(timeline):
     "Lines that lead to where a run left another one; to its first event where it left none"
     first = timeline.branches[0]
-    root, *_ = timeline.path[0]
-    return lines_of(first.parent.path(first.since, first.after)) if first.parent else root.lines
+    if first.parent:
+        return lines_of(first.parent.path(first.since, first.after))
+    return root_of(timeline.path).lines
 
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #ef3d5a7c
 def history_of(name, timeline):

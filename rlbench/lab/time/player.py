@@ -364,7 +364,7 @@ def gone(player, go):
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c3b3206f
 def begun_again(player):
     "At rest, at the start, with the settings of now; a run that came from elsewhere begins as a new one"
-    if root_of(player.timeline).fresh: gone(player, start_again)
+    if root_of(player.timeline.path).fresh: gone(player, start_again)
     else: exchange(player, lambda old: old.fresh())
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #b73ab90d

@@ -10,13 +10,13 @@ import contextlib
 
 import numpy as np
 
+from .timeline import root_of
 from ...training.films import check_shape, film_of, steps_text
 
 # %% ../../../nbs/8_lab/3_time/20_reels.ipynb #e44f1a7f
 def moments_of(timeline, k):
     "(caption, trainer) at k events of a run, evenly from its first to the present; each is closed before the next"
-    first, *_ = timeline.path[0]
-    events = np.linspace(timeline.at, first.since, k).round().astype(int)[::-1]
+    events = np.linspace(timeline.at, root_of(timeline.path).since, k).round().astype(int)[::-1]
     for event in dict.fromkeys(events.tolist()):
         with contextlib.closing(timeline.fork(event)) as twin:
             yield steps_text(twin), twin
