@@ -169,4 +169,4 @@ class VisitsMap(View):
         self.show(image, moving)
         seen = counts[~self.layout.closed]
         states = f"{(seen > 0).sum()} of {len(seen)} states, most in state {counts.argmax()}"
-        self.said = f"{counts.sum():,} steps in {states}"
+        self.said = f"percent of {counts.sum():,} steps, in {states}"
