@@ -89,6 +89,7 @@ FAMILIES = {
             note="all seeds between -90 and -116; with bounded steps, and ε to 0.05 within 50,000, -114 and the worst "
                  "-219; on two other seeds it stood at -95 and -100 after 100,000 steps"),
         "stream-ac-cartpole": tuned("CartPole-v1", "stream_ac", 475, NO_PEER),
+        "stream-ac-acrobot": tuned("Acrobot-v1", "stream_ac", -100, NO_PEER),
         "stream-ac-pendulum": tuned("Pendulum-v1", "stream_ac", -250, "RLlib's SAC, in ten times the steps"),
         "stream-ac-inverted": tuned("InvertedPendulum-v5", "stream_ac", 950, NO_PEER),
     },

@@ -167,6 +167,7 @@ POLICIES_AT_DEFAULTS = {
     ("CartPole-v1", "trpo"): Preset("trpo-defaults", 99_328),
     ("Acrobot-v1", "trpo"): Preset("trpo-defaults-acrobot", 99_328),
     ("CartPole-v1", "stream_ac"): Preset("stream-ac-cartpole", 50_000),
+    ("Acrobot-v1", "stream_ac"): Preset("stream-ac-acrobot", 50_000),
     ("InvertedPendulum-v5", "stream_ac"): Preset("stream-ac-inverted", 30_000),
     ("rlbench/RepeatAfterMe-v0", "recurrent_ppo"): Preset("recurrent-repeat-defaults", 40_960),
     ("Pendulum-v1", "sac"): Preset("sac-pendulum", 20_000),
