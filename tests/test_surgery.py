@@ -133,13 +133,21 @@ def test_a_memory_goes_on_after_surgery_as_any_other(capacity, num_envs, steps, 
         assert [name for name in names(ring) if name[0] == n] == expected[-capacity:]
 
 
-def film(steps, capacity, num_envs, seed):
+def row_of_film(t, num_envs):
+    "A row of an environment that was at rest before"
+    still = np.full((num_envs, 3, 1), t, np.float32)
+    over = np.zeros(num_envs, bool)
+    return Batch(obs=still, act=np.zeros(num_envs, int), rew=np.zeros(num_envs, np.float32), term=over, trunc=over,
+                 next_obs=still)
+
+
+def film(steps, capacity, num_envs, seed, share_ended=.3):
     "Stacks of three pictures that tell the time, of episodes of all lengths"
     rng = np.random.default_rng(seed)
     memory = Frames(capacity, num_envs, stack=3, blank=False)
     stack = np.zeros((num_envs, 3, 1), np.float32)
     for t in range(steps):
-        end = rng.random(num_envs) < .3
+        end = rng.random(num_envs) < share_ended
         after = np.concatenate([stack[:, 1:], np.full((num_envs, 1, 1), t + 1, np.float32)], 1)
         memory.add(Batch(obs=stack, act=np.zeros(num_envs, int), rew=np.full(num_envs, t, np.float32), term=end,
                          trunc=np.zeros(num_envs, bool), next_obs=after))
@@ -166,6 +174,22 @@ def test_rows_of_frames_show_what_they_showed_or_stay(capacity, num_envs, steps,
     assert after.items() <= before.items()
     check_film(memory.state(), memory.gather(memory.latest()[:1].repeat(num_envs)).obs)
     assert same(memory.twin().state(), memory.state())
+
+
+def test_pictures_from_before_the_oldest_row_are_written_down():
+    memory = film(steps=9, capacity=40, num_envs=1, seed=0, share_ended=0.)
+    copy_rows(memory, [5])                                # the copy comes first, and shows two pictures before its own
+    held = memory.latest()
+    assert memory.gather(held).obs[0, :, 0].tolist() == [3, 4, 5]
+    assert same(memory.twin().gather(held), memory.gather(held))
+
+
+def test_places_of_frames_that_no_row_was_in_are_alike_in_a_copy():
+    memory = film(steps=9, capacity=40, num_envs=2, seed=0, share_ended=0.)
+    copy_rows(memory, [5, 7])                             # of one environment
+    twin = memory.twin()
+    for one in (memory, twin): one.add(row_of_film(9, 2))
+    assert same(twin.state(), memory.state())
 
 
 # ---- learners: every algorithm that draws rows again

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .datasets import blocks_of, get_column, set_column
-from .frames import Aside, FilmRows
+from .frames import Aside, FilmRows, empty_film
 from .recordings import Recorder
-from .ring import Ring, Stored, write_rows
+from .ring import Ring, write_rows
 from .sequences import SingleRows
 from ..core.batch import Batch, columns, each
 from ..core.settings import whole_number
@@ -147,14 +147,14 @@ def pictures_of(memory, lines, cut):
 # %% ../../nbs/3_buffers/38_surgery.ipynb #ae702113
 def hang(memory, numbers, pictures):
     "Put the pictures of rows that were laid anew in their places"
-    memory.places["tail"][:] = -1
+    begun = np.arange(memory.capacity)[:, None] < memory.written       # places that no row was in stay 0
+    memory.places["tail"][begun.ravel()] = -1
     memory.aside = Aside()
     places = memory.aside.reserve(len(pictures.aside), pictures.frame[0])
     memory.aside.frames[places] = pictures.aside
     memory.places["tail"][numbers[pictures.tail]] = places
 
-    film = memory.film = Stored(memory.film.capacity, memory.num_envs, memory.make)
-    film.written = memory.written.copy()
+    film = memory.film = empty_film(memory)
     film.allocate(Batch(frame=pictures.frame[0]))
     film.places.frame[film.aged(memory.age(numbers), memory.env_of(numbers))] = pictures.frame
     for env, before in enumerate(pictures.before):
