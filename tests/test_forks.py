@@ -4,6 +4,8 @@ import pytest
 from rlbench import Trainer, Workbench
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.state import same
+from rlbench.lab.time.compare import alike
+from rlbench.lab.time.forks import told_run
 from tests.conftest import small
 
 RUNS = [
@@ -156,6 +158,56 @@ def test_two_forks_go_back_where_one_of_them_is_in_hand():
         assert wb.forks[name].trainer.steps == wb.trainer.steps
     wb.step("event", at)
     assert wb.forks["run"].pair.parted and wb.forks["early"].pair.parted
+    wb.close()
+
+
+def test_where_two_part_is_told_from_either_side():
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("update", 3).beside("other", lr=.01)
+    wb.step("update", 8)
+    mine, its = wb.forks["other"].pair.parted
+    assert not alike(mine, its)
+    wb.go_on("other")
+    assert wb.forks["run"].pair.parted == (its, mine)
+    wb.close()
+
+
+def test_forks_that_parted_from_the_run_are_compared_with_each_other():
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("update", 3)
+    for name, changes in dict(one=dict(lr=.01), two=dict(lr=.02), like_one=dict(lr=.01)).items():
+        wb.beside(name, **changes)
+    wb.step("update", 8)
+    events = {run.pair.events for run in wb.forks.others}
+    parted = {run.name: run.pair.parted[1] for run in wb.forks.others}
+    wb.go_on("one")
+    assert events == {wb.forks["two"].pair.events} and wb.forks["two"].pair.parted == (parted["one"], parted["two"])
+    assert "alike for" in told_run(wb.forks["like_one"]) and "then not compared" in told_run(wb.forks["like_one"])
+    wb.close()
+
+
+def test_a_fork_that_began_after_another_had_parted_parts_from_it_where_the_run_did():
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("update", 3).beside("bold", lr=.01)
+    wb.step("update", 8).beside("late")
+    mine, its = wb.forks["bold"].pair.parted
+    events = wb.forks["bold"].pair.events
+    wb.step("update", 2).go_on("bold")
+    assert wb.forks["late"].pair.events == events and wb.forks["late"].pair.parted == (its, mine)
+    wb.go_on("late")
+    assert wb.forks["bold"].pair.events == events and wb.forks["bold"].pair.parted == (mine, its)
+    wb.close()
+
+
+def test_a_fork_is_not_said_to_be_alike_on_a_way_that_it_never_went():
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("event", 100)
+    wb.rewind(60).set(gamma=.5).step("event", 20)
+    wb.beside("other", lr=.01)
+    wb.step("event", 30)
+    assert wb.forks["other"].pair.parted
+    wb.rewind(100, branch=1)
+    assert not wb.forks["other"].pair.parted and "alike for 0 events since, then not compared" in repr(wb.forks)
     wb.close()
 
 

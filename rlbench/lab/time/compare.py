@@ -66,8 +66,12 @@ class Lockstep:
         for _ in range(CATCH_UP):
             if not is_behind(fork, run) or next_event(fork) is None: return
 
-    def go_back(self, events): # of the run since both were one; below 0 before that
+    def go_back(self, events,   # of the run since both were one; below 0 before that
+                kept):          # of these, those on the way that it came
         "Both are where they were after so many events -> whether they are; not so where they were not compared"
+        if kept <= self.events:
+            self.events = max(kept, 0)
+            self.parted = None                            # it did so on another way
         ahead = events > self.events
         self.lost = ahead and not self.parted
         if ahead: return False

@@ -24,7 +24,7 @@ from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
 from ..views.pins import pass_pins
 from .not_finite import cause
-from .timeline import Timeline, root_of, start_again, timeline_of_fork
+from .timeline import Timeline, root_of, shared_events, start_again, timeline_of_fork
 from ...training.learner import NotFinite
 from ...training.trainer import load, torch_threads
 
@@ -356,9 +356,10 @@ def gone(player, go):
     check_alone(player)
     player.timeline.look()
     player.stop("idle")
+    came = player.timeline.path
     made_aloud(player, lambda trainer: go(player.timeline))
     Owner.adopt(player, player.trainer)
-    player.forks.go_back()
+    player.forks.go_back(shared_events(came, player.timeline.path))
     player.screen.take(player.trainer)
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c3b3206f
