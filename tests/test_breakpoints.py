@@ -132,7 +132,7 @@ class Faulty(PPO):
 def about_to_learn(algo="ppo", env="CartPole-v1", **settings):
     "A trainer whose next event is an update"
     more = dict(num_envs=2, n_steps=8, batch_size=8) if algo == "ppo" or isinstance(algo, Faulty) else REPLAY
-    trainer = Trainer(env, algo, **more | settings)
+    trainer = Trainer(env, algo, **({} if algo == "qlearning" else more) | settings)
     trainer.until(lambda event: event.kind == "process")
     return trainer
 
@@ -183,6 +183,59 @@ CASES = {
     "a root": (with_loss, [root_of_nothing], "div in the gradient of the loss"),
     "an exponential": (with_loss, [far_too_much], "exp in the loss, in rows 0, 1"),
 }
+
+
+def with_everything_times(factor, algo, env, part):
+    "A trainer of any algorithm, with weights of a part of its networks multiplied"
+    trainer = about_to_learn(algo, env)
+    with torch.no_grad():
+        for name, weight in trainer.learner.nets.named_parameters():
+            if name.startswith(part) and weight.ndim > 1:
+                weight.mul_(factor)
+    return trainer
+
+
+def with_moments(number):
+    trainer = about_to_learn("dqn")
+    trainer.advance()
+    trainer.until(lambda event: event.kind == "process")
+    for moments in trainer.learner.groups["all"].optimiser.state.values():
+        moments["exp_avg_sq"][3] = number
+    trainer.learner.data["ret"][:] = np.nan
+    return trainer
+
+
+def with_cell(algo, env, row):
+    trainer = about_to_learn(algo, env)
+    for table in trainer.learner.nets.buffers():
+        if len(table) > row: table[row] = np.nan
+    return trainer
+
+
+CASES |= {
+    "a target network": (with_everything_times, [np.nan, "dqn", "CartPole-v1", "target"],
+                         "weights were not finite before: target.layers.0.weight"),
+    "a layer beside a target": (with_everything_times, [1e38, "dqn", "CartPole-v1", "q"], "addmm in q.layers."),
+    "a policy": (with_everything_times, [1e38, "sac", "CartPole-v1", "policy"], "addmm in policy.net.layers."),
+    "moments": (with_moments, [np.nan], "all.state.0.exp_avg_sq was not finite before, in row 3"),
+    "a table": (with_cell, ["qlearning", "rlbench/CliffWalk-v0", 36], "q.values was not finite before, in row 36"),
+}
+
+
+@pytest.mark.parametrize("algo, settings", [("ppo", dict(num_envs=2, n_steps=8, batch_size=8)), ("dqn", REPLAY)])
+def test_a_finite_gradient_whose_step_spoils_the_weights_is_found_with_that_step(bench, algo, settings):   # noqa: F811
+    wb = bench(algo=algo, views=["curve"], **settings)
+    wb.step("update", 3).break_when("nan")
+
+    def spoil(trainer):
+        for group in trainer.learner.groups.values():
+            for moments in group.optimiser.state.values():
+                moments["exp_avg_sq"].fill_(-1.)
+
+    wb.call(spoil)
+    updates = wb.trainer.updates
+    wb.step("update", 5)
+    assert wb.trainer.updates == updates + 1 and "after a step down a finite gradient" in wb.player.hit.words
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['COUNTS', 'ALIASES', 'HEARD_OF', 'KEPT', 'names_for', 'looked_up', 'hit_words', 'kinds_with', 'is_silent', 'limit',
-           'limit_in', 'Holds', 'HoldsOfEach', 'all_finite', 'is_finite_step', 'NotANumber', 'Prefers', 'Says',
-           'condition', 'Hit', 'Breakpoints']
+           'limit_in', 'Holds', 'HoldsOfEach', 'all_finite', 'is_finite_step', 'is_finite_group', 'NotANumber',
+           'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c0a37286
 import ast
@@ -21,6 +21,7 @@ from ...core.batch import as_numpy, columns
 from ...core.settings import check_function
 from ...core.words import NAMES, unknown
 from .expressions import BadExpression, Expression
+from ...training.learner import FlatGroup
 from ...training.rule import EVENT_KINDS
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #cff8b00d
@@ -177,9 +178,18 @@ def is_finite_step(row):
         if isfinite(rew.dot(rew) + flat.dot(flat)): return True
     return all_finite(rew) and all_finite(obs)
 
+# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #7ea89039
+def is_finite_group(group): # of a learner
+    "Whether the weights of a group are finite; asked after every step, so first by their product with themselves"
+    for weights in [group.vector] if isinstance(group, FlatGroup) else group.parameters:
+        flat = weights.detach().flatten()
+        if not isfinite(flat.dot(flat)) and not flat.isfinite().all():
+            return False
+    return True
+
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c37ce5dc
 class NotANumber:
-    "A loss, a gradient, a reward or an observation that is not finite"
+    "A loss, a gradient, weights after their step, a reward or an observation that is not finite"
     text = "nan"
     hears = "collect", "learn"
 
@@ -190,9 +200,12 @@ class NotANumber:
                 wrong = [name for name in ("rew", "next_obs") if not all_finite(row[name])]
                 return f"not finite: {', '.join(wrong)} of {who}"
         if event.kind == "learn":
-            for group, (loss, norm) in trainer.learners[event.who].last.groups.items():
+            learner = trainer.learners[event.who]
+            for group, (loss, norm) in learner.last.groups.items():
                 if not (isfinite(loss) and isfinite(norm)):
                     return f"not finite: the loss or the gradient of {group}"
+                if not is_finite_group(learner.groups[group]):
+                    return f"not finite: the weights of {group}, after a step down a finite gradient of {norm:.4g}"
         return ""
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #41c23e24
