@@ -18,10 +18,8 @@ from rlbench.core.digests import OtherVersions
 from rlbench.core.state import FileProblem
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
-from rlbench.lab.hands.hands import Hands
-from rlbench.lab.time.histories import doubts_of, write_notebook, write_script
+from rlbench.lab.time.histories import doubts_of, write_notebook
 from rlbench.lab.pictures.components import as_page
-from rlbench.lab.time.player import Player
 from rlbench.lab.views.updates import sum_text
 from rlbench.launch.cli import main
 from rlbench.training.checkpoints import RunProblem
@@ -29,64 +27,12 @@ from rlbench.training.films import film, take
 from rlbench.training.pictures import write_animation
 from rlbench.training.train import train
 from rlbench.training.trainer import Trainer
-from tests.cases import ONE_EACH, demonstrations, differs
+from tests.cases import differs
 from tests.test_player import SMALL
 from tests.test_workbench import bench, part      # noqa: F401
 
 NASTY = "<b0>'\"&</b0>"
 REPLAY = dict(seed=0, learning_starts=20, batch_size=8)
-
-
-def hands_on(trainer):
-    return Hands(Player(trainer, "sync"))
-
-
-# every algorithm, any order of deeds
-
-def goes_on(hands, rng):
-    hands.step(str(rng.choice(["event", "step", "update"])), int(rng.integers(1, 9)))
-
-
-def sets(hands, rng):
-    hands.set(gamma=float(rng.choice([.5, .7, .9])))
-
-
-def switches(hands, rng):
-    which = str(rng.choice(["collecting", "learning"]))
-    hands.switch(**{which: False}).step("event", 2).switch(**{which: True})
-
-
-def edits(hands, rng):
-    row = int(rng.integers(6)) if rng.random() < .5 else "age < 3"
-    hands.edit(row, rew=float(rng.normal()))
-
-
-def learns_more(hands, rng):
-    hands.learn(int(rng.integers(1, 4)))
-
-
-def goes_back(hands, rng):
-    timeline = hands.player.timeline
-    hands.rewind(int(rng.integers(timeline.path[0][0].since, timeline.at + 1)))
-
-
-def forks_off(hands, rng):
-    if len(hands.forks.known) < 3:
-        hands.beside(gamma=float(rng.choice([.3, .4])))
-
-
-def goes_over(hands, rng):
-    hands.go_on(str(rng.choice(list(hands.forks.known))))
-
-
-DEEDS = [goes_on, goes_on, goes_on, sets, switches, edits, learns_more, goes_back, forks_off, goes_over]
-
-
-def does(hands, rng, n):
-    "So many deeds in any order, those that are refused not among them"
-    for number in rng.integers(len(DEEDS), size=n):
-        try: DEEDS[number](hands, rng)
-        except ValueError: continue
 
 
 def repeated(script, **scope):
@@ -103,22 +49,6 @@ def digests_claimed(script):
 def told(trainer):
     "All but who set what"
     return {name: part for name, part in trainer.state().items() if name != "config"} | dict(digest=trainer.digest())
-
-
-@pytest.mark.parametrize("case", ONE_EACH, ids=str)
-def test_the_history_of_any_algorithm_leads_to_the_same_bits(case):
-    hands = hands_on(case.trainer(num_envs=2))
-    hands.step("event", 12)
-    does(hands, np.random.default_rng(ONE_EACH.index(case)), 9)
-    script = write_script(hands.forks)
-    given = any(learner.given for learner in hands.trainer.learners.values())
-    scope = dict(memory=demonstrations(case.env, 2)) if given else {}
-    assert ("assert " in script) != given, script
-    runs = repeated(script, **scope)
-    for name, run in hands.forks.known.items():
-        assert differs(told(runs[name]), told(run.trainer)) == "", script
-    hands.player.close()
-    for run in runs.values(): run.close()
 
 
 def test_in_a_fresh_process(bench, tmp_path):                                           # noqa: F811
@@ -154,6 +84,15 @@ def test_ways_that_were_left_again_are_gone_in_a_fresh_process(bench, tmp_path):
     assert "Left 'run, way 2' after event 68" in script and "7 ways" in script.split("import rlbench")[0]
     found = subprocess.run([sys.executable, "history.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert all(digest in found.stdout for digest in expected.values())
+
+
+def test_a_fork_that_went_back_to_before_it_was_one_is_told_from_there(bench):            # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("event", 40).rewind(30).act(0).step("event", 9)
+    wb.beside("other", lr=.01)
+    wb.step("step", 2).go_on("other").rewind(40, branch=1).learn(2)    # on the way that its run had left
+    script = wb.script()
+    assert set(repeated(script)) == set(digests_claimed(script)) > {"run", "other"}
 
 
 def test_a_way_is_whatever_was_left_and_nothing_else(bench):                            # noqa: F811

@@ -176,13 +176,15 @@ def parting(host, other): # the younger of the two
     return Parting(alike, min(next_moment(host, alike), next_moment(other, alike), other.begun))
 
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #77481433
-def host_of(history, older):
+def host_of(history, older): # [(History, Moment from which on it is told), …]
     "(Parting, history) of the one that it has most in common with; (None, None) where they have no beginning in common"
-    kin = [host for host in older if host.run == history.run and host.begun <= history.begun]  # its run, if it was one
-    found = [(parting(host, history), host) for host in kin or older]
-    found = [(left, host) for left, host in found
-             if any(line.text.startswith("trainer = ") for line in host.lines[:left.lines])]
-    return max(found, key=lambda pair: pair[0], default=(None, None))
+    found = []
+    for host, told_from in older:
+        left = parting(host, history)
+        begun = any(line.text.startswith("trainer = ") for line in host.lines[:left.lines])
+        if begun and left.at >= told_from: found.append((left, host))
+    kin = [(left, host) for left, host in found if host.run == history.run and host.begun <= history.begun]
+    return max(kin or found, key=lambda pair: pair[0], default=(None, None))      # its run, if it was one
 
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #5f686a8c
 class Section:
@@ -209,8 +211,8 @@ class Section:
 def sections_of(histories):
     "A Section for each history, the oldest first"
     sections = {}
-    for i, history in enumerate(histories):
-        left, host = host_of(history, histories[:i])
+    for history in histories:
+        left, host = host_of(history, [(one.history, one.left.at) for one in sections.values()])
         sections[history.name] = Section(history, left, host)
         if host: sections[host.name].leaving.append((left, history.name))
     return list(sections.values())
