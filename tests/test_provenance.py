@@ -95,6 +95,20 @@ def test_a_fork_that_went_back_to_before_it_was_one_is_told_from_there(bench):  
     assert set(repeated(script)) == set(digests_claimed(script)) > {"run", "other"}
 
 
+def test_to_ask_a_policy_changes_nothing(bench):                                         # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    before = wb.step("step", 25).trainer.digest()
+    wb.break_when(obs=np.zeros(4, np.float32))
+    wb.trainer.policy.act(np.zeros(4, np.float32))
+    assert wb.trainer.digest() == before
+    repeated(wb.step("step", 2).script())
+    wb.trainer.policy.act(np.zeros(4, np.float32), greedy=False)
+    there = wb.trainer.snapshot()
+    drawn = [wb.trainer.policy.act(np.zeros(4, np.float32), greedy=False) for _ in range(20)]
+    wb.trainer.restore(there)
+    assert drawn == [wb.trainer.policy.act(np.zeros(4, np.float32), greedy=False) for _ in range(20)]
+
+
 def test_a_way_is_whatever_was_left_and_nothing_else(bench):                            # noqa: F811
     wb = bench(algo="dqn", views=["curve"], **REPLAY)
     wb.step("step", 25).rewind("step", -3).step("step", 1)                              # its future is still its own

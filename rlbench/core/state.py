@@ -31,19 +31,30 @@ class Streams:
     def __init__(self, seed):
         self.seed = int(seed)
         self.generators = {}
+        self.lent = set()   # names of those that count only once somebody has drawn from them
+
+    def grown(self, name):
+        "A generator at its start"
+        return np.random.Generator(np.random.PCG64([self.seed, zlib.crc32(name.encode())]))
 
     def __getitem__(self, name):
         if name not in self.generators:
-            grown = np.random.PCG64([self.seed, zlib.crc32(name.encode())])
-            self.generators[name] = np.random.Generator(grown)
+            self.generators[name] = self.grown(name)
         return self.generators[name]
+
+    def lend(self, name):
+        "The same, for somebody who may never draw from it"
+        self.lent.add(name)
+        return self[name]
 
     def torch(self, name):
         "A torch generator seeded by the next number of the stream"
         return torch.Generator().manual_seed(int(self[name].integers(2**63)))
 
     def state(self):
-        return dict(seed=self.seed, generators={name: rng.bit_generator.state for name, rng in self.generators.items()})
+        states = {name: rng.bit_generator.state for name, rng in self.generators.items()}
+        idle = {name for name in self.lent & states.keys() if states[name] == self.grown(name).bit_generator.state}
+        return dict(seed=self.seed, generators={name: inner for name, inner in states.items() if name not in idle})
 
     def restore(self, tree):
         "Go back, in place: whoever holds one of the generators goes back with it"

@@ -210,7 +210,7 @@ class Asked(Kept):
     @property
     def policies(self):
         "{behaviour: Policy}: the present behaviours, to act with"
-        return {name: Policy(actor.twin(self.streams["policy"])) for name, actor in self.actors.items()}
+        return {name: Policy(actor.twin(self.streams.lend("policy"))) for name, actor in self.actors.items()}
 
     @property
     def policy(self):
