@@ -35,6 +35,12 @@ def reproduced(wb, tmp_path):
     return True
 
 
+@pytest.mark.parametrize("pace", [np.float32(250.), np.int64(1000)])
+def test_a_pace_may_be_a_number_of_numpy(pace):
+    wb = bench(learning_starts=30).speed(pace).step("step", 3)
+    assert wb.player.problem is None and f"at most {pace:g} events a second" in wb.page.status.widget.value
+
+
 def test_scripts_write_rows_and_numbers_of_any_kind(held, tmp_path):
     held.edit(held.rows("age < 2").numbers, rew=5.)
     held.edit(np.array([3, 4]), rew=np.float32(2.))

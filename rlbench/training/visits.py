@@ -31,8 +31,8 @@ def chosen_one(actors, who):
     if who is None:
         if len(actors) == 1: return next(iter(actors))
         raise ConfigError(f"which behaviour? There are {', '.join(actors)}")
-    if who not in actors: raise ConfigError(unknown("behaviour", who, actors))
-    return who
+    if isinstance(who, str) and who in actors: return who
+    raise ConfigError(unknown("behaviour", who, actors))
 
 # %% ../../nbs/6_training/636_visits.ipynb #8fe4f9aa
 def one_step(env, obs, actors, learners, who, greedy):

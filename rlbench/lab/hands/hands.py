@@ -90,7 +90,7 @@ class Going(Waiting):
 def behaviour_of(trainer, who):
     "A behaviour's name; without one the only one; ValueError where it is not clear who is meant"
     names = list(trainer.actors)
-    if who in names: return who
+    if isinstance(who, str) and who in names: return who
     if who is not None: raise ValueError(unknown("behaviour", who, names))
     if len(names) == 1: return names[0]
     raise ValueError(f"which behaviour? There are {', '.join(names)}; say who={names[0]!r}")

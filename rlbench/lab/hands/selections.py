@@ -72,7 +72,7 @@ def numbers_meant(learner, which):
             raise ValueError(f"{which!r} holds for none of {len(learner.memory):,} rows")
         return rows
     told = [which] if np.ndim(which) == 0 else list(which)
-    if not told or not all(fits(int, one) for one in told):
+    if not told or not all(fits(int, one) and abs(one) < 2**63 for one in told):
         raise ValueError(f"rows {which!r}: expected numbers of rows, an expression such as 'rew > 0', or a selection")
     rows = np.unique(np.array(told, np.int64))
     check_rows_held(learner.memory, rows)

@@ -15,7 +15,7 @@ from .looks import CONTROLS, all_looks, checked_layout, drop_look, keep_look, lo
 def with_or_without(layout, names, cards, on):
     "The same layout with these controls and cards, or without them; ValueError names the nearest"
     for name in names:
-        if name not in CONTROLS and name not in cards:
+        if not isinstance(name, str) or name not in CONTROLS and name not in cards:
             raise ValueError(unknown("control or card", name, [*CONTROLS, *cards]))
     rest = [name for name in layout["hidden"] if name not in names]
     hidden = rest if on else [*rest, *(name for name in names if name in CONTROLS)]

@@ -266,7 +266,7 @@ def check_pace(pace):
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c8a1002d
 def keep_pace(player, pace):
     "At most so many events a second from now on, whatever was due before"
-    player.pace = pace
+    player.pace = None if pace is None else float(pace)
     player.pacing.begin()
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c8bca721
@@ -331,8 +331,9 @@ def done_alone(player, act, text=None):
 def learner_of(trainer, who):
     "A learner by its behaviour; None: the only one; ValueError where there is none, or it is not clear which"
     if who is None: return trainer.learner
-    if who in trainer.learners: return trainer.learners[who]
-    if who in trainer.actors:
+    known = isinstance(who, str)
+    if known and who in trainer.learners: return trainer.learners[who]
+    if known and who in trainer.actors:
         raise ValueError(f"{who} only acts, and learns nothing")
     raise ValueError(unknown("behaviour", who, trainer.learners))
 

@@ -40,6 +40,7 @@ def newest_first(memory):
 def is_held(memory, rows):
     "Whether row numbers, of any axes, stand for something that is remembered"
     rows = np.asarray(rows)
+    if rows.dtype.kind not in "iu": return np.zeros(rows.shape, bool)
     there = (rows >= 0) & (rows < memory.capacity * memory.num_envs)
     return there & (memory.age(rows) < memory.sizes[memory.env_of(rows)])
 
