@@ -1,9 +1,11 @@
 "One setting says what stands before the last layer, in every algorithm with networks; others do not have it"
 import pickle
+from itertools import combinations
 
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from rlbench.algos.algorithm import algorithms, get
@@ -117,3 +119,83 @@ def test_a_body_that_takes_observations_as_they_are_leaves_no_place_for_norms(mo
     monkeypatch.setattr(bodies, "UNENCODED", {"colours"})
     with pytest.raises(ConfigError, match="normalize_obs = False"):
         HOME["ppo"].trainer(body="colours", normalize_obs=True)
+
+
+# ---- bodies that cannot stand there
+
+class Twice(nn.Module):
+    "A layer, and a fault"
+
+    def __init__(self, inputs, units, fault):
+        super().__init__()
+        self.layer = nn.Linear(inputs, units)
+        self.fault = fault
+
+    def forward(self, x):
+        return self.fault(self.layer(x))
+
+
+def twice(fault):
+    return lambda inputs, hidden, generator: Twice(inputs, 8, fault)
+
+
+def normed(inputs, hidden, generator):
+    return nn.Sequential(nn.Linear(inputs, 8), nn.BatchNorm1d(8))
+
+
+def thinned(inputs, hidden, generator):
+    return nn.Sequential(nn.Linear(inputs, 8), nn.Dropout(.2))
+
+
+def gated(inputs, hidden, generator):
+    return nn.GRU(inputs, 8)
+
+
+def function(inputs, hidden, generator):
+    return twice
+
+
+def askew(inputs, hidden, generator):
+    return nn.Linear(inputs + 1, 8)
+
+
+FAULTS = [
+    (normed, "take LayerNorm"),
+    (thinned, "sac with its setting dropout"),
+    (twice(lambda x: x - x.mean(0)), "depends on the rows beside it"),
+    (twice(lambda x: x[:, 0]), r"8 rows become .*\(8,\); expected"),
+    (twice(lambda x: x[:, None]), r"8 rows become .*\(8, 1, 8\)"),
+    (twice(torch.Tensor.double), "float64"),
+    (gated, "8 rows become tuple of 2"),
+    (askew, "RuntimeError: mat1 and mat2"),
+    (function, "it is a function; expected a torch.nn.Module"),
+    (nn.ReLU, "TypeError: "),
+]
+
+
+@pytest.mark.parametrize("build, told", FAULTS, ids=lambda one: getattr(one, "__name__", one))
+@pytest.mark.parametrize("name", ["ppo", "sac", "r2d2", "crossq"])
+def test_a_body_that_cannot_stand_there_is_told_of(name, build, told, monkeypatch):
+    monkeypatch.setitem(BODIES, "mine", build)
+    with pytest.raises(ConfigError, match=f"body 'mine' of .*{told}"):
+        HOME[name].trainer(body="mine")
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac", "crossq"])
+def test_layers_as_torch_makes_them_obey_the_seed(name, monkeypatch):
+    monkeypatch.setitem(BODIES, "plain", lambda inputs, hidden, generator: nn.Linear(inputs, hidden[0]))
+    here = torch.random.get_rng_state()
+    nets = [HOME[name].trainer(body="plain", seed=seed).learner.nets.state_dict() for seed in (3, 3, 4)]
+    assert torch.equal(here, torch.random.get_rng_state())      # and leave the stream of everybody as it was
+    assert differs(*nets[:2]) == ""
+    assert differs(*nets[1:]) != ""
+    kinds = [weight for name, weight in nets[0].items() if weight.ndim == 2 and "target" not in name]
+    assert not any(torch.equal(one, other) for one, other in combinations(kinds, 2))   # twins are none
+
+
+def test_what_an_own_body_sees_in_crossq_its_critics_see_too(monkeypatch):
+    monkeypatch.setitem(BODIES, "colours", Colours)
+    monkeypatch.setattr(bodies, "UNENCODED", {"colours"})
+    nets = Trainer(Pushing, "crossq", body="colours", num_envs=1, **small(get("crossq"))).learner.nets
+    assert isinstance(nets.critic.encode, Colours)
+    assert isinstance(nets.policy.net.encode, Colours)

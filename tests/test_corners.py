@@ -282,3 +282,73 @@ def test_where_an_episode_is_over_no_action_need_be_allowed(algo, sort, cut):
 def test_where_an_episode_goes_on_some_action_must_be(algo, sort):
     with pytest.raises(EnvProblem, match="(Closing|Pair).*: an observation allows no action"):
         Trainer(SORTS[sort](stuck=2), algo, hidden=(4,), **OBEDIENT[algo]).run(steps=200)
+
+
+# ---- what is legal, and seldom
+
+class Paid(Seen):
+    "Rewards and ends as numpy has them"
+
+    def __init__(self, told, over):
+        super().__init__(gym.spaces.Box(-1, 1, (2,)))
+        self.told = told
+        self.over = over
+
+    def step(self, act):
+        obs, _, term, trunc, info = super().step(act)
+        return obs, self.told, self.over(term), self.over(trunc), info
+
+
+@pytest.mark.parametrize("over", [np.bool_, np.array, np.int8, int])
+@pytest.mark.parametrize("told", [np.bool_(True), np.array(1.), np.int64(1), True])
+def test_rewards_and_ends_may_be_numbers_of_numpy(told, over):
+    trainer = Trainer(lambda: Paid(told, over), "ppo", num_envs=1, n_steps=8, hidden=(4,)).run(steps=16)
+    assert trainer.env.episodes[AGENT].mean_return == 2
+
+
+@pytest.mark.parametrize("space", [gym.spaces.Box(-1, 1, (0,)), gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (0, 2)),
+                                                                                b=gym.spaces.Discrete(2))])
+@pytest.mark.parametrize("algo", ["ppo", "dqn"])
+def test_an_observation_may_hold_nothing(space, algo, tmp_path):
+    make = partial(Seen, space)
+    settings = dict(n_steps=8) if algo == "ppo" else dict(learning_starts=8, batch_size=4)
+    trainer = Trainer(make, algo, hidden=(4,), **settings).run(steps=20)
+    trainer.save(tmp_path / "run.rlb")
+    twin = load(tmp_path / "run.rlb", env=make)
+    assert same(twin.run(steps=30).state(), trainer.run(steps=30).state())
+
+
+def test_an_action_in_parts_is_as_its_environment_takes_it():
+    class Parts(Seen):
+        def __init__(self, kind):
+            super().__init__(gym.spaces.Box(-1, 1, (2,)))
+            self.action_space = kind
+
+    inner = gym.spaces.Tuple([gym.spaces.Discrete(2, start=1), gym.spaces.Box(-1, 1, (2,))])
+    for kind in (inner, gym.spaces.Dict(a=inner, b=gym.spaces.MultiBinary(2))):
+        policy = Trainer(partial(Parts, kind), "ppo", num_envs=1, n_steps=8, hidden=(4,)).policy
+        assert policy.act(np.zeros(2, np.float32)) in kind
+
+
+@pytest.mark.parametrize("algo", ["sac", "td3", "tqc", "crossq"])
+def test_bounds_without_a_finite_width_are_none(algo):
+    class Far(Seen):
+        def __init__(self):
+            super().__init__(gym.spaces.Box(-1, 1, (2,)))
+            most = np.finfo(np.float32).max
+            self.action_space = gym.spaces.Box(-most, most, (1,))
+
+    with pytest.raises(SpaceProblem, match="finite bounds; take a Gaussian, as ppo has"):
+        Trainer(Far, algo)
+
+
+@pytest.mark.parametrize("space", [gym.spaces.Discrete(4, start=3),
+                                   gym.spaces.Dict(a=gym.spaces.MultiDiscrete([2, 2], start=[5, -7]))])
+def test_rows_that_nobody_wrote_are_not_looked_at(space):
+    settings = dict(learning_starts=8, sequence_length=20, burn_in=4, batch_size=4, memory_size=4, hidden=(4,))
+    trainer = Trainer(lambda: Seen(space), "r2d2", num_envs=1, buffer_size=300, **settings)
+    assert trainer.run(steps=40).updates
+
+
+def test_values_that_are_linear_in_a_single_number():
+    assert Trainer(lambda: Seen(gym.spaces.Box(-1, 1, ())), "linear_td").run(steps=9).updates

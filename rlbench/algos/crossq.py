@@ -62,9 +62,9 @@ class RenormStack(nn.Module):
 class NormCritics(Sampled, nn.Module):
     "K value networks of observation and action, each layer normalised by its batch -> (B, K)"
 
-    def __init__(self, observation_space, action_space, hidden, generator, heads):
+    def __init__(self, observation_space, action_space, hidden, generator, heads, encode="auto"):
         super().__init__()
-        self.encode, seen = encoder(observation_space, generator)
+        self.encode, seen = encoder(observation_space, generator, encode)
         self.stretch = Stretch(action_space)
         self.heads = heads
 
@@ -106,8 +106,8 @@ class CrossQSettings(EntropySettings):
     "What can be set"
     critic_hidden: tuple[int, ...] = hp((256, 256), "units of the critics' hidden layers; the paper has 2048 in each",
                                         up="values are too simple", low=1, high=65_536, live=False)
-    body: str = hp("mlp", "of the policy, before its last layer: mlp, simba, or the name of your own; the critics have "
-                   "normalised layers", live=False)
+    body: str = hp("mlp", "of the policy, before its last layer: mlp, simba, or the name of your own; in the critics "
+                   "before their normalised layers", live=False)
     policy_delay: int = 3
     beta_1: float = hp(.5, "share of its last direction that Adam keeps", up="steps are too restless", low=0, high=.999,
                        live=False)
@@ -125,7 +125,8 @@ class CrossQ(CrossQSettings, Remembering, PaidForEntropy):
     def nets(self, spec, rng):
         space = box_of(self, spec)
         actor = self.actor(spec, rng)
-        critic = NormCritics(spec.observation_space, space, self.critic_hidden, rng, self.n_critics)
+        seen = self.body_for(spec.observation_space, rng)["encode"]
+        critic = NormCritics(spec.observation_space, space, self.critic_hidden, rng, self.n_critics, seen)
         return counted(dict(actor, critic=critic))
 
     def optimiser(self, group, parameters):

@@ -94,7 +94,7 @@ def networks_alike(heads, space, hidden, outputs, generator, body):
 # %% ../../nbs/4_algos/4425_soft_critics.ipynb #7b1ea3fe
 def stretch_for(space):
     "What brings actions to one scale: `Stretch` for numbers in a box that has ends; others stay as they are"
-    boxed = isinstance(space, gym.spaces.Box) and np.isfinite([space.low, space.high]).all()
+    boxed = isinstance(space, gym.spaces.Box) and (np.abs([space.low, space.high]) < 1e38).all()
     return Stretch(space) if boxed else nn.Identity()
 
 # %% ../../nbs/4_algos/4425_soft_critics.ipynb #8f6ff517

@@ -59,7 +59,8 @@ def box_of(algo, spec):
     space = spec.action_space
     if isinstance(space, gym.spaces.Box) and len(space.shape) == 1: return space
     others = "iql or discrete_cql" if algo.offline else "ppo, dqn or sac"
-    advice = "flatten it by a wrapper" if isinstance(space, gym.spaces.Box) else f"try {others}"
+    flatten = "flatten it by gymnasium.wrappers.TransformAction"
+    advice = flatten if isinstance(space, gym.spaces.Box) else f"try {others}"
     raise SpaceProblem(f"{algo.name} needs actions in a Box with one axis, got {space}; {advice}")
 
 # %% ../../nbs/4_algos/4435_td3.ipynb #62bccba9

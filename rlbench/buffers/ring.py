@@ -75,11 +75,11 @@ def write_rows(columns, where, rows):
 # %% ../../nbs/3_buffers/30_ring.ipynb #f33238c4
 def flat(rows):
     "Columns (T, N, ...) as columns (T * N, ...)"
-    return each(lambda column: column.reshape(-1, *column.shape[2:]), rows)
+    return each(lambda column: column.reshape(len(column) * column.shape[1], *column.shape[2:]), rows)
 
 def unflat(rows, num_envs):
     "Columns (T * N, ...) as columns (T, N, ...)"
-    return each(lambda column: column.reshape(-1, num_envs, *column.shape[1:]), rows)
+    return each(lambda column: column.reshape(len(column) // num_envs, num_envs, *column.shape[1:]), rows)
 
 # %% ../../nbs/3_buffers/30_ring.ipynb #9812c823
 class Rows(Places):
@@ -219,7 +219,7 @@ class Ring(Chosen):
                 across):     # True: go on into the next episode, with `first` set where it begins
         "Consecutive rows -> Batch of index, valid, first, all (length, B)"
         steps = np.arange(length)[:, None]
-        index = self.shifted(start, steps)
+        index = self.shifted(start, np.minimum(steps, self.age(start)))   # where there is no row, the newest again
         valid = steps <= self.age(start)
         first = self.begins(index)
         if not across:

@@ -10,7 +10,7 @@ __all__ = ['is_finite', 'TYPE_WORDS', 'FAMILIAR', 'first_wrong', 'flaw_of_box', 
 
 # %% ../../nbs/1_envs/1011_answers.ipynb #e620bc79
 from functools import partial
-from numbers import Integral, Real
+from numbers import Real
 
 import gymnasium as gym
 import numpy as np
@@ -60,12 +60,13 @@ def flaw_of_observation(space, obs):
 
 # %% ../../nbs/1_envs/1011_answers.ipynb #6b9ea252
 def is_flag(x):
-    "True for true, false, 0 and 1"
-    return isinstance(x, (bool, np.bool_)) or (isinstance(x, Integral) and x in (0, 1))
+    "True for true, false, 0 and 1, alone or in an array without axes"
+    if isinstance(x, (bool, np.bool_)): return True
+    return np.shape(x) == () and np.asarray(x).dtype.kind in "biu" and x in (0, 1)
 
 def flaw_of_numbers(rew, term, trunc):
     "What is wrong with a reward, and with how an episode goes on, in words"
-    x = np.asarray(rew if isinstance(rew, (Real, np.ndarray)) else None)
+    x = np.asarray(rew if isinstance(rew, (Real, np.bool_, np.ndarray)) else None)
     if x.shape or x.dtype.kind not in "biuf":
         return f"the reward is {rew!r}, expected one number"
     if not abs(x) <= LARGEST:

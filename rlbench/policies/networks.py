@@ -236,9 +236,9 @@ class Bounded(nn.Module):
 
     def __init__(self, space):
         super().__init__()
-        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        if not (np.abs([space.low, space.high]) < 1e38).all():    # and so far its width is finite, too
             raise SpaceProblem(f"actions cannot be scaled to {space}: expected a Box with finite bounds; "
-                               "take a Gaussian")
+                               "take a Gaussian, as ppo has, or set bounds by gymnasium.wrappers.TransformAction")
         if not (space.low < space.high).all():
             raise SpaceProblem(f"actions cannot be scaled to {space}: there is nothing between its bounds")
         self.register_buffer("low", torch.from_numpy(space.low).float(), persistent=False)
@@ -332,7 +332,8 @@ def head_for(space,          # of actions
     if parts:
         return ProductHead({name: head_for(part, box) for name, part in parts.items()})
     raise SpaceProblem(f"no policy for the action space {space}; expected Discrete, or MultiDiscrete, MultiBinary or a "
-                       "Box of floats with one axis, or a Dict or Tuple of these")
+                       "Box of floats with one axis (others: gymnasium.wrappers.TransformAction), or a Dict or Tuple "
+                       "of these")
 
 # %% ../../nbs/2_policies/22_networks.ipynb #f979db4a
 def has_mask(observation_space, action_space, choices):

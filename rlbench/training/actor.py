@@ -14,7 +14,7 @@ import torch
 
 from ..core.batch import Batch, as_numpy, each
 from ..core.forms import is_alike, told_form
-from ..core.spaces import clipped_to, is_inside, parts_of
+from ..core.spaces import clipped_to, from_columns, is_inside, parts_of
 from ..core.state import FileProblem
 from ..policies.networks import in_numpy
 
@@ -201,8 +201,9 @@ class Policy:
         carry = self.actor.carry
         if carry is not None and len(carry) != len(rows): self.begin()
         act, _ = self.actor.act(rows, greedy)
-        act = clipped_to(self.actor.spec.action_space, act)   # as environments take it
-        return act[0] if single else act
+        space = self.actor.spec.action_space
+        act = clipped_to(space, act)
+        return from_columns(space, act[0]) if single else act   # as environments take it
 
     def __repr__(self):
         return f"Policy of {self.actor!r}"
