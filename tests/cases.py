@@ -27,7 +27,7 @@ TRIALS = (                                  # where none of these will do
 )
 VARIANTS = dict(                            # settings that lead other ways through an algorithm
     dqn=[
-        dict(n_step=3, prioritized_replay_alpha=.6, gradient_steps=2),
+        dict(n_step=3, prioritized_replay_alpha=.6, gradient_steps=2, normalize_obs=True),
         dict(exploration="weights", double=False, tau=.5),
         dict(dueling=True, noisy=True, body="simba"),
     ],
@@ -36,15 +36,15 @@ VARIANTS = dict(                            # settings that lead other ways thro
              distribution="state_gaussian"),
         dict(distribution="gsde", sde_sample_freq=3),
     ],
-    r2d2=[dict(prioritized_replay_alpha=0., cell="lstm", burn_in=0)],
+    r2d2=[dict(prioritized_replay_alpha=0., cell="lstm", burn_in=0, normalize_obs=True)],
     sac=[
-        dict(ent_coef=.2, gradient_steps=2, policy_delay=2),
+        dict(ent_coef=.2, gradient_steps=2, policy_delay=2, normalize_obs=True),
         dict(n_critics=4, critics_in_target=2, dropout=.1, critic_norm="layer"),
     ],
-    tqc=[dict(ent_coef=.2, quantiles=5, body="simba")],
-    crossq=[dict(renorm_limit=3., policy_delay=2)],
+    tqc=[dict(ent_coef=.2, quantiles=5, body="simba", normalize_obs=True)],
+    crossq=[dict(renorm_limit=3., policy_delay=2, normalize_obs=True)],
     ddpg=[dict(exploration="ou", gradient_steps=2)],
-    td3=[dict(policy_delay=3, train_freq=2, body="simba")],
+    td3=[dict(policy_delay=3, train_freq=2, body="simba", normalize_obs=True)],
     stream_q=[dict(step_rule="intentional", epsilon=.3)],
     stream_ac=[dict(step_rule="intentional", normalize_obs=False)],
     recurrent_ppo=[dict(target_kl=.01, ent_coef=.01, normalize_reward=True)],
@@ -52,7 +52,9 @@ VARIANTS = dict(                            # settings that lead other ways thro
     impala=[dict(staleness=2, normalize_obs=True, normalize_reward=True)],
     gail=[dict(normalize_obs=True, normalize_reward=True)],
     trpo=[dict(normalize_obs=True, normalize_reward=True, distribution="squashed")],
-    awr=[dict(gae_lambda=1., max_weight=None)],
+    awr=[dict(gae_lambda=1., max_weight=None, normalize_obs=True)],
+    iql=[dict(normalize_obs=True)],
+    td3_bc=[dict(normalize_obs=True)],
     discrete_cql=[dict(n_step=3, double=False)],
 )
 

@@ -9,10 +9,12 @@ import torch
 from torch import nn
 
 from rlbench.algos.algorithm import algorithms, get
-from rlbench.core.spaces import AGENT
+from rlbench.algos.replay import Noticing
+from rlbench.core.spaces import AGENT, SpaceProblem
 from rlbench.core.words import ConfigError
 from rlbench.policies import bodies
 from rlbench.policies.bodies import BODIES
+from rlbench.policies.encoders import Normaliser
 from rlbench.policies.networks import linear
 from rlbench.training.trainer import Trainer, load
 from tests.cases import CASES, demonstrations, differs
@@ -199,3 +201,66 @@ def test_what_an_own_body_sees_in_crossq_its_critics_see_too(monkeypatch):
     nets = Trainer(Pushing, "crossq", body="colours", num_envs=1, **small(get("crossq"))).learner.nets
     assert isinstance(nets.critic.encode, Colours)
     assert isinstance(nets.policy.net.encode, Colours)
+
+
+# ---- moments of what is learned from again and again
+
+AGAIN = [name for name in WITH if issubclass(get(name), Noticing)]
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_moments_are_those_of_the_rows_that_were_learned_from(name):
+    trainer = HOME[name].trainer(normalize_obs=True, num_envs=2)
+    seen = []
+    for event in trainer:
+        if event.kind == "learn":
+            batch = trainer.learner.last.batch
+            rows = batch.obs[batch.valid] if "valid" in batch else batch.obs
+            seen.append(rows.reshape(-1, rows.shape[-1]).double())
+            if len(seen) == 12: break
+    var, mean = torch.var_mean(torch.cat(seen), 0, correction=0)
+    norms = [part[0] for part in trainer.learner.nets.modules() if isinstance(part, Normaliser)]
+    assert len(norms) >= len({"q", "target", "policy", "critic", "value"} & set(trainer.learner.nets))
+    for norm in norms:          # of every network, the slow ones too
+        torch.testing.assert_close(norm.mean, mean)
+        torch.testing.assert_close(norm.var, var)
+
+
+@pytest.mark.parametrize("env", [Seeing, lambda **_: Sized(gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (2,))))])
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_what_has_no_moments_is_told_of(name, env):
+    with pytest.raises(SpaceProblem, match="normalize_obs needs observations that are numbers in a Box"):
+        Trainer(env, name, normalize_obs=True, **small(get(name)))
+
+
+class Sized(Seeing):
+    "Numbers of very different sizes"
+
+    def __init__(self, space=gym.spaces.Box(-np.inf, np.inf, (2,))):
+        self.observation_space = space
+
+
+MIXED = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Box(-1, 1, (1,))])
+
+
+@pytest.mark.parametrize("kind", [gym.spaces.Discrete(2), MIXED])
+def test_choices_are_valued_by_normalised_numbers(kind, tmp_path):
+    class Chosen(Sized):
+        action_space = kind
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.array([1e4, 1e-4], np.float32), {}
+
+        def step(self, act):
+            sizes = np.array([1e4, 1e-4], np.float32)
+            drawn = self.np_random.normal(size=2).astype(np.float32)
+            return sizes * drawn, 1., self.np_random.random() < .1, False, {}
+
+    trainer = Trainer(Chosen, "sac", normalize_obs=True, num_envs=1, **small(get("sac")))
+    trainer.until("update", 5)
+    trainer.save(tmp_path / "run.rlb")
+    twin = load(tmp_path / "run.rlb", env=Chosen)
+    for one in (trainer, twin):
+        one.until("update", 3)
+    assert differs(trainer.state(), twin.state()) == ""

@@ -1,10 +1,13 @@
 "Off-policy estimates: against exact values, against plain loops, and what is said where something is missing"
 import numpy as np
 import pytest
+import torch
 
 import rlbench
 from benchmarks.estimates import CASES, GAMMA, coverage, policies, watched
 from rlbench import Trainer
+from rlbench.buffers.ring import Ring
+from rlbench.core.batch import Batch
 from rlbench.core.words import ConfigError
 from rlbench.envs.tabular import evaluate_policy
 from rlbench.training.actor import Policy
@@ -117,3 +120,82 @@ def test_what_is_missing_is_said(seen):
     always = watched(world, np.tile([0., .5, .5], (7, 1)), 5, np.random.default_rng(0))
     with pytest.raises(ConfigError, match="none of them counts"):
         estimate(lambda obs: never[obs], always, gamma=GAMMA)
+
+
+def told(chances):
+    return lambda obs: np.tile(chances, (len(obs), 1))
+
+
+NO_CHANCES = [
+    told([.5, .5, .5]),
+    told([-1., 1., 1.]),
+    told([.5, .5]),
+    told([np.nan] * 3),
+    lambda obs: np.ones(len(obs)),
+    lambda obs: "often",
+]
+
+
+@pytest.mark.parametrize("wrong", NO_CHANCES)
+def test_what_is_no_probability_is_told(seen, wrong):
+    _, wanted, memory = seen
+    with pytest.raises(ConfigError, match="expected probabilities .* that sum to 1"):
+        estimate(wrong, memory, gamma=GAMMA)
+    with pytest.raises(ConfigError, match="expected probabilities .* that sum to 1"):
+        estimate(lambda obs: wanted[obs], memory, gamma=GAMMA, behaviour=wrong)
+
+
+def test_chances_may_be_lists_or_tensors(seen):
+    _, wanted, memory = seen
+    found = estimate(lambda obs: wanted[obs], memory, gamma=GAMMA)
+    for kind in (np.ndarray.tolist, torch.tensor):
+        assert found == estimate(lambda obs: kind(wanted[obs]), memory, gamma=GAMMA)
+
+
+def test_who_never_does_what_was_done_was_not_watched(seen):
+    _, wanted, memory = seen
+    with pytest.raises(ConfigError, match="never does, so it was not the one who was watched"):
+        estimate(lambda obs: wanted[obs], memory, gamma=GAMMA, behaviour=told([0., .5, .5]))
+
+
+@pytest.mark.parametrize("gamma", [-.1, 1.5, np.nan, "much"])
+def test_a_discount_is_from_0_to_1(seen, gamma):
+    _, wanted, memory = seen
+    with pytest.raises(ConfigError, match="expected a number from 0 to 1"):
+        estimate(lambda obs: wanted[obs], memory, gamma=gamma)
+
+
+def steps(count, episodes, start=0, act=0):
+    "Episodes of so many steps with a reward of 1 each, by one who hardly ever did that"
+    memory = Ring(count * episodes, 1)
+    for i in range(count * episodes):
+        ends = np.array([i % count == count - 1])
+        rew = np.ones(1, np.float32)
+        obs = np.array([start])
+        row = dict(obs=obs, act=np.array([act]), rew=rew, term=ends, trunc=~ends & False, next_obs=obs)
+        memory.add(Batch(row, logp=np.log([.3]).astype(np.float32)), np.array([True]))
+    return memory
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_of_long_episodes_are_no_numbers_and_that_is_told(method):
+    long = steps(900, 3)
+    if method in ("is", "pdis", "dr"):
+        with pytest.raises(ConfigError, match="larger than any number"):
+            estimate(told([1., 0.]), long, method, gamma=1.)
+    else:
+        assert estimate(told([1., 0.]), long, method, gamma=1.).value == pytest.approx(900, rel=1e-3)
+
+
+def test_states_and_actions_are_numbered_from_anywhere_and_from_0():
+    assert estimate(told([.3, .7]), steps(3, 20, start=-2), "pdis", gamma=1.).value == pytest.approx(3)
+    with pytest.raises(ConfigError, match="actions that are numbers from 0 on"):
+        estimate(told([.3, .7]), steps(3, 20, act=-1), gamma=1.)
+
+
+def test_few_episodes_of_equal_weight_are_warned_of(seen):
+    world, wanted, memory = seen
+    always = np.eye(3)[np.ones(7, int)]
+    with pytest.warns(UserWarning, match="of equal weight, and an interval from so few may miss the truth"):
+        estimate(lambda obs: always[obs], watched(world, np.full((7, 3), 1 / 3), 30, np.random.default_rng(0)),
+                 "wpdis", GAMMA)

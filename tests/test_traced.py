@@ -26,7 +26,7 @@ CASES = [
     ("dqn", "CartPole-v1", dict(REPLAY, prioritized_replay_alpha=.5)),
     ("c51", "CartPole-v1", REPLAY),
     ("sac", "rlbench/SideAndForce-v0", REPLAY),
-    ("td3", "Pendulum-v1", dict(REPLAY, policy_delay=2)),
+    ("td3", "Pendulum-v1", dict(REPLAY, policy_delay=2, normalize_obs=True)),
     ("crossq", "Pendulum-v1", dict(REPLAY, critic_hidden=(8,))),
     ("pqn", "CartPole-v1", dict(ROLLOUT, n_epochs=1, batch_size=8)),                      # layer norms
     ("dqn", "MinAtar/Breakout-v1", REPLAY),                                               # convolutions

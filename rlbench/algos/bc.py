@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from torch import nn
 
 from .algorithm import Algorithm, WithPolicy, register
+from .replay import Noticing
 from ..buffers.ring import minibatches
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
-from ..policies.bodies import Bodied
+from ..policies.bodies import Normed
 from ..policies.networks import policy_net
 
 # %% ../../nbs/4_algos/450_bc.ipynb #19cb53af
 @dataclass(frozen=True)
-class BCSettings(Bodied, Algorithm):
+class BCSettings(Normed, Algorithm):
     "What can be set"
     lr: float | Schedule = hp(1e-3, "learning rate of Adam", up="learning is steady but slow", low=0)
     n_epochs: int = hp(20, "passes over the demonstrations", up="it has not learned them yet", low=1, high=1_000_000)
@@ -29,7 +30,7 @@ class BCSettings(Bodied, Algorithm):
     ent_coef: float = hp(1e-3, "weight of the entropy bonus", up="it is too sure of what it has seen", low=0)
 
 # %% ../../nbs/4_algos/450_bc.ipynb #bcde844f
-class Passes:
+class Passes(Noticing):
     "Part of algorithms that learn from what is given: all of it, in minibatches, `n_epochs` times"
     offline = True
     replays = False

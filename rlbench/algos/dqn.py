@@ -24,7 +24,7 @@ from ..core.batch import Batch, each
 from ..core.schedules import Linear, Schedule
 from ..core.settings import hp
 from ..core.spaces import SpaceProblem
-from ..policies.bodies import Bodied
+from ..policies.bodies import Bodied, Normed
 from ..policies.exploration import Exploring, Shaken, allowed, epsilon_greedy, mask_of, spread
 from ..policies.heads import QNet
 from ..policies.networks import MLP, follow, has_mask
@@ -68,7 +68,7 @@ class ValueSettings(Bodied, Algorithm):
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #71a8652e
 @dataclass(frozen=True)
-class TargetSettings(ValueSettings):
+class TargetSettings(ValueSettings, Normed):
     "What can be set wherever action values are compared with those of a second network"
     lr: float | Schedule = hp(Linear(1e-3, 1e-4, 50_000), "learning rate of Adam", up="learning is steady but slow",
                               low=0)

@@ -28,11 +28,11 @@ def expectile_loss(delta, # (B,) goal minus estimate
     return (expectile - (delta < 0).float()).abs() * delta.square()
 
 # %% ../../nbs/4_algos/452_iql.ipynb #4ede5029
-def any_critics(algo, spec, rng, heads):
+def any_critics(algo, spec, rng, heads, encode="auto"):
     "Networks of observation and action -> (B, heads); an action in a Box is brought to one scale"
     usual = spec.observation_space, spec.action_space, algo.hidden, rng, heads
-    if algo.body != "mlp": return BodyCritics(*usual, algo.body)
-    critics = Critics(*usual)
+    if algo.body != "mlp": return BodyCritics(*usual, algo.body, encode=encode)
+    critics = Critics(*usual, encode=encode)
     critics.encode_act = nn.Sequential(stretch_for(spec.action_space), critics.encode_act)
     return critics
 
@@ -56,7 +56,7 @@ class IQLNets(Valued, IQLSettings):
 
     def nets(self, spec, rng):
         nets = super().nets(spec, rng)
-        nets["critic"] = any_critics(self, spec, rng, heads=2)
+        nets["critic"] = any_critics(self, spec, rng, 2, self.seen_as(spec.observation_space))
         nets["target"] = copy.deepcopy(nets.critic).requires_grad_(False)
         return nets
 

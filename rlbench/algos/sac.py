@@ -24,7 +24,7 @@ from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..core.spaces import SpaceProblem, parts_of
 from ..core.words import ConfigError
-from ..policies.bodies import Bodied
+from ..policies.bodies import Normed
 from ..policies.distributions import Noise
 from ..policies.heads import NORMS
 from ..policies.networks import follow, policy_net
@@ -81,7 +81,7 @@ def wanted_entropies(space,
 
 # %% ../../nbs/4_algos/443_sac.ipynb #418f482b
 @dataclass(frozen=True)
-class CriticSettings(Bodied, Algorithm):
+class CriticSettings(Normed, Algorithm):
     "What can be set of critics, and of a policy that climbs them"
     lr: float | Schedule = hp(3e-4, "learning rate of policy and temperature", up="learning is steady but slow", low=0)
     critic_lr: float | Schedule = hp(1e-3, "learning rate of the critics", up="the critics lag behind", low=0)

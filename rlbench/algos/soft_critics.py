@@ -86,10 +86,11 @@ class Thinned(Sampled):
         return self.critics(obs, act, keep)
 
 # %% ../../nbs/4_algos/4425_soft_critics.ipynb #a6d2636a
-def networks_alike(heads, space, hidden, outputs, generator, body):
+def networks_alike(heads, space, hidden, outputs, generator, body, encode):
     "So many networks alike, (B, ...) -> (B, outputs) each"
     more = dict(outputs=outputs, gain=1., generator=generator, activation="relu")
-    return nn.ModuleList(MLP(space, **bodied_beside(body, space, hidden, generator), **more) for _ in range(heads))
+    kind = body, space, hidden, generator, encode
+    return nn.ModuleList(MLP(space, **bodied_beside(*kind), **more) for _ in range(heads))
 
 # %% ../../nbs/4_algos/4425_soft_critics.ipynb #7b1ea3fe
 def stretch_for(space):
@@ -101,10 +102,11 @@ def stretch_for(space):
 class BodyCritics(Sampled, nn.Module):
     "K value networks of observation and action with a body of any kind -> (B, K), or (B, K, parts)"
 
-    def __init__(self, observation_space, action_space, hidden, generator, heads, body, parts=None):
+    def __init__(self, observation_space, action_space, hidden, generator, heads, body,
+                 parts=None, encode="auto"):
         super().__init__()
         seen = gym.spaces.Tuple([observation_space, action_space])
-        self.nets = networks_alike(heads, seen, hidden, parts or 1, generator, body)
+        self.nets = networks_alike(heads, seen, hidden, parts or 1, generator, body, encode)
         self.stretch = stretch_for(action_space)
         self.parts = parts
 
@@ -128,7 +130,8 @@ def choice_and_boxes(space):
 class ChoiceCritics(nn.Module):
     "K value networks of observation and of the numbers in an action, with an output for each choice -> (B, K)"
 
-    def __init__(self, observation_space, action_space, hidden, generator, heads, body="mlp"):
+    def __init__(self, observation_space, action_space, hidden, generator, heads,
+                 body="mlp", encode="auto"):
         super().__init__()
         self.name, self.boxes = choice_and_boxes(action_space)
         inner = parts_of(action_space) or {None: action_space}
@@ -137,7 +140,7 @@ class ChoiceCritics(nn.Module):
 
         seen = gym.spaces.Tuple([observation_space, *(inner[box] for box in self.boxes)])
         choices = int(inner[self.name].n)
-        self.nets = networks_alike(heads, seen, hidden, choices, generator, body)
+        self.nets = networks_alike(heads, seen, hidden, choices, generator, body, encode)
 
     def each_choice(self, obs, act):
         "The value of every choice beside the numbers in an action -> (B, K, A)"
@@ -165,6 +168,8 @@ def critics_for(algo, spec, rng, norm="none", parts=None):
     usual = spec.observation_space, space, algo.hidden, rng, algo.n_critics
     boxed = isinstance(space, gym.spaces.Box) and len(space.shape) == 1
     body = algo.body if norm == "none" else "layer_norm"
-    if not boxed: return ChoiceCritics(*usual, body)
-    if algo.body == "mlp": return BoxCritics(*usual, norm=norm, parts=parts)
-    return BodyCritics(*usual, body, parts)
+    encode = algo.seen_as(spec.observation_space)
+    if not boxed: return ChoiceCritics(*usual, body, encode)
+    if algo.body == "mlp":
+        return BoxCritics(*usual, norm=norm, parts=parts, encode=encode)
+    return BodyCritics(*usual, body, parts, encode)

@@ -404,13 +404,13 @@ class InColumns(gym.Wrapper):
 
     def reset(self, **how):
         obs, info = self.env.reset(**how)
-        check_mask(title_of(self.env), obs)
+        if allows_nothing(obs): raise no_action(title_of(self.env))
         return as_columns(self.observation_space, obs), info
 
     def step(self, act):
         obs, rew, term, trunc, info = self.env.step(from_columns(self.action_space, act))
-        if not (term or trunc):
-            check_mask(title_of(self.env), obs)      # after an end nobody acts
+        if not (term or trunc) and allows_nothing(obs):           # after an end nobody acts
+            raise no_action(title_of(self.env))
         return as_columns(self.observation_space, obs), rew, term, trunc, info
 
 def in_columns(env):

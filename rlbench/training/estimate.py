@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'TAKEN', 'RARE', 'episodes_in_time', 'shares', 'effective_episodes', 'RandomFeatures', 'by_action',
-           'linear_values', 'Evidence', 'evidence_of', 'whole_episodes', 'per_decision', 'weighted',
-           'weighted_per_decision', 'direct', 'doubly_robust', 'student', 'left_out', 'scatter', 'missing_weight',
-           'with_missing', 'interval', 'Estimate', 'actor_chances', 'check_judged', 'Judged', 'judged_policy',
-           'check_memory_told', 'check_method', 'discount_for', 'space_of', 'warn_of_rare', 'judged_by', 'estimate']
+           'linear_values', 'Evidence', 'counted_actions', 'checked_chances', 'log_chance', 'evidence_of',
+           'whole_episodes', 'per_decision', 'weighted', 'weighted_per_decision', 'direct', 'doubly_robust', 'student',
+           'left_out', 'scatter', 'missing_weight', 'with_missing', 'interval', 'Estimate', 'actor_chances',
+           'check_judged', 'Judged', 'judged_policy', 'check_memory_told', 'check_method', 'discount_for', 'space_of',
+           'warn_of_rare', 'judged_by', 'estimate']
 
 # %% ../../nbs/6_training/651_estimate.ipynb #69c748cf
 import warnings
@@ -20,7 +21,8 @@ import torch
 
 from ..buffers.ring import Ring
 from ..core.batch import Batch, as_numpy
-from ..core.settings import whole_number
+from ..core.forms import told_form
+from ..core.settings import fits, whole_number
 from ..core.words import ConfigError, unknown
 from ..policies.encoders import encoder
 from .actor import Policy, to_tensors
@@ -120,21 +122,46 @@ class Evidence:
         weights = linear_values(self.done, going_on, self.trials.rew[self.trials.valid], self.gamma, often)
         return [self.in_time(x @ weights) for x in (self.done, self.would, going_on)]
 
+# %% ../../nbs/6_training/651_estimate.ipynb #51475406
+def counted_actions(act):
+    "Actions (B,) as numbers from 0 on; ConfigError where they are not"
+    act = np.asarray(None if isinstance(act, dict) else act)
+    if act.dtype.kind in "biu" and act.ndim == 1 and act.min() >= 0:
+        return act.astype(int)
+    raise ConfigError(f"estimate: needs actions that are numbers from 0 on; the memory holds {told_form(act)}")
+
+def checked_chances(told, act): # of actions (B,)
+    "Probabilities (B, A) as a policy tells them; ConfigError where they are none"
+    try: found = np.asarray(as_numpy(told), float)
+    except (TypeError, ValueError): found = np.zeros(0)
+    fits_rows = found.ndim == 2 and len(found) == len(act) and found.shape[1] > act.max()
+    if fits_rows and (found >= 0).all() and np.allclose(found.sum(1), 1, atol=1e-3):
+        return found
+    raise ConfigError(f"estimate: a policy tells {told_form(told)} of {len(act)} observations; expected probabilities "
+                      f"({len(act)}, A) that sum to 1, of {act.max() + 1} actions at least")
+
+def log_chance(chances, act):
+    "Logarithm of the probabilities (B, A) of the actions that were taken (B,)"
+    with np.errstate(divide="ignore"):
+        return np.log(chances[np.arange(len(act)), act])
+
 # %% ../../nbs/6_training/651_estimate.ipynb #9e91dd3b
 def evidence_of(trials, chances, space, gamma, behaviour=None):
     "Evidence of episodes; `chances` and `behaviour`: observations (B, …) -> probabilities (B, A); None: column logp"
     rows = trials[trials.valid]
-    act = np.asarray(rows.act)
-    wanted = chances(rows.obs)
+    act = counted_actions(rows.act)
+    wanted = checked_chances(chances(rows.obs), act)
     taken = np.eye(wanted.shape[1])[act]
-    logp = rows.logp if behaviour is None else np.log((behaviour(rows.obs) * taken).sum(1))
+    made = rows.logp if behaviour is None else log_chance(checked_chances(behaviour(rows.obs), act), act)
+    if not np.isfinite(made).all():
+        raise ConfigError(f"estimate: {(~np.isfinite(made)).sum()} of {len(act)} rows hold what the behaviour never "
+                          "does, so it was not the one who was watched")
     log_ratio = np.zeros(trials.valid.shape)
-    with np.errstate(divide="ignore"):
-        log_ratio[trials.valid] = np.log((wanted * taken).sum(1)) - logp
+    log_ratio[trials.valid] = log_chance(wanted, act) - made
 
     features = RandomFeatures(space, rows.obs)
     here = features(rows.obs)
-    after = by_action(features(rows.next_obs), chances(rows.next_obs))
+    after = by_action(features(rows.next_obs), checked_chances(chances(rows.next_obs), act))
     return Evidence(trials, log_ratio, gamma, by_action(here, taken), by_action(here, wanted), after)
 
 # %% ../../nbs/6_training/651_estimate.ipynb #98f1f8e2
@@ -202,8 +229,7 @@ def left_out(method, evidence, groups):
 
 # %% ../../nbs/6_training/651_estimate.ipynb #ce1c3bb5
 def scatter(without): # (groups,) estimates without one group each
-    "Half the width of the 95 % interval that they tell; any width where there is but one"
-    if len(without) < 2: return np.inf
+    "Half the width of the 95 % interval that they tell"
     far = (without - without.mean())**2
     if not far.any(): return 0.
     error = np.sqrt((1 - 1 / len(far)) * far.sum())
@@ -231,6 +257,7 @@ def interval(evidence, method, groups):
     "(lowest, highest) value that what was seen goes with, in 95 of 100 cases"
     estimator = METHODS[method]
     episodes = evidence.trials.valid.shape[1]
+    if episodes < 2: return -np.inf, np.inf     # one alone tells nothing
     found = estimator(evidence, np.ones(episodes))
     reach = scatter(left_out(estimator, evidence, min(groups, episodes)))
     return with_missing(found - reach, found + reach, method, evidence)
@@ -320,7 +347,9 @@ def discount_for(judged, gamma):
     "The discount that is asked for, or the policy's own; ConfigError where nobody says one"
     if gamma is None and judged.gamma is None:
         raise ConfigError("estimate: which discount? A function does not say; pass gamma=…")
-    return judged.gamma if gamma is None else gamma
+    found = judged.gamma if gamma is None else gamma
+    if fits(float, found) and 0 <= found <= 1: return found
+    raise ConfigError(f"estimate: gamma={found!r}: expected a number from 0 to 1")
 
 # %% ../../nbs/6_training/651_estimate.ipynb #fe6200c9
 def space_of(memory):
@@ -329,7 +358,8 @@ def space_of(memory):
     if isinstance(rows.obs, dict):
         raise ConfigError("estimate: the observations are nested; pass a trainer or a Policy, which knows their space")
     if rows.obs.dtype.kind in "iu" and rows.obs.ndim == 1:
-        return gym.spaces.Discrete(int(max(rows.obs.max(), rows.next_obs.max())) + 1)
+        seen = np.concatenate([rows.obs, rows.next_obs]).astype(int)
+        return gym.spaces.Discrete(int(np.ptp(seen)) + 1, start=int(seen.min()))
     return gym.spaces.Box(-np.inf, np.inf, rows.obs.shape[1:])
 
 # %% ../../nbs/6_training/651_estimate.ipynb #3c7cae83
@@ -343,6 +373,10 @@ def warn_of_rare(evidence, method):
     if often > len(ret) / 2 and len(ret) - often < RARE:
         warnings.warn(f"estimate: of {len(ret)} episodes that count, {len(ret) - often} returned anything but the "
                       "usual; what was not seen is in no interval: watch more episodes", stacklevel=4)
+    worth = effective_episodes(evidence.log_weight[-1])
+    if method != "dm" and worth < RARE:
+        warnings.warn(f"estimate: {len(ret)} episodes are worth {worth:.1f} of equal weight, and an interval from so "
+                      "few may miss the truth: watch more, or somebody who acts more like the policy", stacklevel=4)
 
 # %% ../../nbs/6_training/651_estimate.ipynb #d04531f5
 def judged_by(evidence, method, groups):
@@ -352,8 +386,12 @@ def judged_by(evidence, method, groups):
         raise ConfigError("estimate: every episode has an action that the policy never takes, so none of them counts; "
                           "take method='dm', or greedy=False")
     warn_of_rare(evidence, method)
-    found = float(METHODS[method](evidence, np.ones(len(last))))
-    low, high = interval(evidence, method, groups)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = float(METHODS[method](evidence, np.ones(len(last))))
+        low, high = interval(evidence, method, groups)
+    if not np.isfinite(found):
+        raise ConfigError("estimate: weights of whole episodes are larger than any number: who was watched hardly ever "
+                          "acts like that; is the behaviour the right one? Take method='wis', 'wpdis' or 'dm'")
     return Estimate(found, float(low), float(high), method, len(last), effective_episodes(last))
 
 # %% ../../nbs/6_training/651_estimate.ipynb #4fbbff0b
