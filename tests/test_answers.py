@@ -570,3 +570,16 @@ def test_the_beat_is_kept_with_several_environments(num_envs, every, rounds):
                       gradient_steps=1, batch_size=2, hidden=(2,))
     trainer.run(steps=960)
     assert abs(trainer.updates - rounds) <= 1
+
+
+def test_a_reset_without_a_seed_is_told_of():
+    class Old(gym.Env):
+        observation_space = gym.spaces.Box(-1, 1, (2,))
+        action_space = gym.spaces.Discrete(2)
+
+        def reset(self):
+            return np.zeros(2, np.float32), {}
+
+    for make_one in (Old, lambda: gym.wrappers.TimeLimit(Old(), 5)):
+        with pytest.raises(EnvProblem, match="its reset takes no seed; expected reset"):
+            make(make_one)

@@ -32,13 +32,19 @@ class Seen(gym.Env):
 
 
 PICTURE = gym.spaces.Box(0, 255, (36, 36, 3), np.uint8)
-WITHOUT = [PICTURE, gym.spaces.Discrete(3), gym.spaces.Dict(a=gym.spaces.Discrete(2))]
+FLAGS = gym.spaces.Box(0, 1, (3,), np.bool_)
+WITHOUT = [PICTURE, FLAGS, gym.spaces.Discrete(3), gym.spaces.Dict(a=gym.spaces.Discrete(2))]
 
 
 @pytest.mark.parametrize("space", WITHOUT, ids=lambda space: type(space).__name__)
 def test_what_has_no_mean_is_not_normalised_and_says_so(space):
     with pytest.raises(SpaceProblem, match="normalize_obs"):
         Trainer(lambda: Seen(space), "ppo", n_steps=4, normalize_obs=True)
+
+
+@pytest.mark.parametrize("algo", ["stream_q", "stream_ac"])
+def test_streams_see_what_has_no_mean_as_it_is(algo):
+    assert Trainer(lambda: Seen(FLAGS), algo, hidden=(4,)).run(steps=9).updates
 
 
 @pytest.mark.parametrize("algo", ["ppo", "recurrent_ppo"])

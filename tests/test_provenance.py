@@ -360,9 +360,17 @@ def test_a_film_of_a_run_folder(tmp_path):
     made = film("pole", tmp_path / "a.gif", k=3, max_steps=15, frames=6, width=60, folder=tmp_path)
     assert made.captions[0] == "before learning" and len(made.captions) == 3
     assert made.captions[-1].startswith("4") and made.frames <= 6 and frames_in(tmp_path / "a.gif") <= 6
-    assert "every 4th of 16 steps" in repr(made) and made.nbytes == (tmp_path / "a.gif").stat().st_size
+    assert "one for every 4 of 16 steps" in repr(made) and made.nbytes == (tmp_path / "a.gif").stat().st_size
     one = next((tmp_path / "pole" / "checkpoints").iterdir())
     assert film([str(one), one], tmp_path / "b.webp", max_steps=3).captions[0].endswith("steps")
+
+
+def test_a_film_begins_once(tmp_path):
+    settings = dict(num_envs=2, n_steps=16, hidden=(8,), eval_every=0, folder=tmp_path, run_id="pole", progress=False)
+    train("CartPole-v1", "ppo", steps=0, **settings)        # a checkpoint of the beginning is there, too
+    train("CartPole-v1", "ppo", steps=64, resume=True, **settings)
+    made = film("pole", tmp_path / "a.gif", k=9, max_steps=3, width=60, folder=tmp_path)
+    assert [caption.startswith("before") for caption in made.captions] == [True, False, False]
 
 
 def test_a_film_of_a_workbench_goes_back_and_changes_nothing(bench, tmp_path):          # noqa: F811

@@ -34,6 +34,7 @@ MIXED = gym.spaces.Dict(side=gym.spaces.Discrete(2), force=gym.spaces.Box(-1, 1,
     (PICTURE, gym.spaces.Discrete(2), 90_000, ["ppo", "pqn"]),
     (PICTURE, gym.spaces.Discrete(2), 900, ["dqn", "ppo"]),
     (gym.spaces.Discrete(5), gym.spaces.Discrete(2), 90_000, ["qlearning", "ppo"]),
+    (gym.spaces.Discrete(1), gym.spaces.Discrete(5), 90_000, ["bandit", "qlearning"]),
 ])
 def test_spaces_and_the_cost_of_a_step_decide(seen, done, rate, expected):
     assert [name for name, _ in methods(Spec(seen, done, 1), None, rate)][:2] == expected

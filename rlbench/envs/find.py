@@ -134,6 +134,13 @@ def check_call(name, own, settings):
     except ValueError:
         pass                               # written in C, it does not say what it takes
 
+# %% ../../nbs/1_envs/105_find.ipynb #7a140af2
+def check_reset(name, env):
+    "EnvProblem where an environment cannot be given a seed"
+    try: inspect.signature(getattr(env, "unwrapped", env).reset).bind(seed=0)
+    except TypeError:
+        raise EnvProblem(f"{name}: its reset takes no seed; expected reset(self, *, seed=None, options=None)") from None
+
 # %% ../../nbs/1_envs/105_find.ipynb #feb38516
 MANY = ("which is many environments: pass what makes one environment and num_envs=…, or "
         "rlbench.envs.native.NativeVec(name, one environment, the vector)")
@@ -151,6 +158,7 @@ def made_by(name, own, settings):
         space = getattr(env, f"{what}_space", None)
         if not isinstance(space, gym.Space):
             raise EnvProblem(f"{name}: its {what}_space is {space!r}, expected one of gymnasium.spaces")
+    check_reset(name, env)
     return env
 
 # %% ../../nbs/1_envs/105_find.ipynb #53ffcbb2

@@ -120,7 +120,7 @@ def as_one_picture(stack):
 # %% ../../nbs/2_policies/21_encoders.ipynb #6d8aa1d0
 def has_moments(space):
     "True for observations that are numbers, each with a mean and a deviation of its own"
-    return isinstance(space, gym.spaces.Box) and not picture_kind(space)
+    return isinstance(space, gym.spaces.Box) and space.dtype != np.bool_ and not picture_kind(space)
 
 class Normaliser(nn.Sequential):
     "An encoder for observations of a Box: each number by its running mean and deviation; SpaceProblem for others"

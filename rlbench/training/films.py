@@ -102,7 +102,7 @@ def loaded(paths, env):
              for path, trainer in zip(paths, found)]
     pairs = sorted(pairs, key=lambda pair: (pair[1].steps, pair[1].updates))
     beginning = found[0].fresh()
-    return [(steps_text(beginning), beginning), *pairs]
+    return [(steps_text(beginning), beginning), *(pair for pair in pairs if pair[1].steps or pair[1].updates)]
 
 # %% ../../nbs/6_training/656_films.ipynb #6f72af7a
 def checkpoints_named(run, folder):
@@ -137,7 +137,7 @@ class Film(NamedTuple):
     nbytes: int
 
     def __repr__(self):
-        skipped = f", every {self.every}th of {self.played:,} steps" if self.every > 1 else ""
+        skipped = f", one for every {self.every} of {self.played:,} steps" if self.every > 1 else ""
         return f"{self.path}: {', '.join(self.captions)}; {self.frames} frames{skipped}, {self.nbytes / 1000:.0f} KB"
 
 # %% ../../nbs/6_training/656_films.ipynb #39de4a81

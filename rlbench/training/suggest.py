@@ -157,6 +157,8 @@ def counting_methods(spec, finds):
     bonus = ("count_bonus", "states can be counted, and chance finds nothing: it pays itself for what is new")
     table = ("qlearning", "states and actions can be counted: a table learns them")
     if not seen: return []
+    if cells(spec.observation_space) == 1:
+        return [("bandit", "there is one state: which action pays is all that can be learned"), table]
     return [table] if finds else [bonus, table]
 
 # %% ../../nbs/6_training/69_suggest.ipynb #800673f0
