@@ -5,6 +5,7 @@ import warnings
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 import rlbench
 from benchmarks.doctor_cases import FAULTS, HEALTHY
@@ -14,11 +15,17 @@ from benchmarks.doctor_others import OTHER_FAULTS, OTHER_HEALTHY
 from benchmarks.doctor_sums import SUM_FAULTS, SUM_HEALTHY
 from benchmarks.doctor_worlds import WORLD_FAULTS, WORLD_HEALTHY
 from rlbench import Trainer
+from rlbench.algos.impala import IMPALA
+from rlbench.algos.r2d2 import R2D2
+from rlbench.algos.stream_q import StreamQ
+from rlbench.algos.td3 import TD3
+from rlbench.core.batch import Batch
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.lab.page.clinic import finding_html, thinned
 from rlbench.training.doctor.diagnosis import CHECKS, Diagnosis
 from rlbench.training.doctor.findings import Finding
+from rlbench.training.record import record
 from tests.cases import ONE_EACH
 
 QUICK = ["reward: always 0", "observation: one dimension large", "action: ignored, Box", "limit: reported as an end",
@@ -269,3 +276,141 @@ def test_a_long_series_keeps_its_only_peak():
 def test_a_finding_on_the_page_is_text():
     told = finding_html(Finding("<img src=x>", "<img src=x>", "why", "what", 1., {}), {"<img src=x>": np.ones(3)})
     assert "<img" not in told and "&lt;img" in told
+
+
+class Unended(R2D2):
+    "Counts what comes after an end"
+
+    def target(self, batch, next_q, next_target):
+        return super().target(Batch(batch, term=torch.zeros_like(batch.term)), next_q, next_target)
+
+
+class Untold(IMPALA):
+    "Stores how likely the other action was"
+
+    def act(self, nets, obs, noise, carry):
+        act, beside, carry = super().act(nets, obs, noise, carry)
+        if noise is not None:
+            beside = dict(logp=nets.behind[0](obs).logp(1 - act))
+        return act, beside, carry
+
+
+class Uncounted(StreamQ):
+    "The same step by step"
+
+    def target(self, nets, row):
+        return nets.scale(row.rew) + self.gamma * self.scaled_values(nets, row.next_obs).amax(-1)
+
+
+class OneOpinion(TD3):
+    "Both critics are one"
+
+    def nets(self, spec, rng):
+        nets = super().nets(spec, rng)
+        with torch.no_grad():
+            for weight in (*nets.critic.parameters(), *nets.target.parameters()):
+                weight[1:] = weight[:1]
+        return nets
+
+
+OWN = dict(
+    stream_q=(Uncounted(), "CartPole-v1", 2000),
+    r2d2=(Unended(), "rlbench/StatelessCartPole-v0", 1500),
+    impala=(Untold(), "CartPole-v1", 2000),
+    td3=(OneOpinion(learning_starts=50), "Pendulum-v1", 120),
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", some(OWN))
+def test_what_an_own_algorithm_does_otherwise_than_its_parent_is_named(name):
+    algo, env, steps = OWN[name]
+    assert "unlike_its_kind" in Trainer(env, algo).run(steps).diagnose(steps=300).names[:2]
+    settings = dict(learning_starts=50) if name == "td3" else {}
+    healthy = Trainer(env, name, **settings).run(steps).diagnose(steps=300)
+    assert not {"unlike_its_kind", "alike_critics"} & set(healthy.names)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_change_that_changes_no_number_is_no_finding():
+    class Same(StreamQ):
+        def target(self, nets, row):
+            return super().target(nets, row).clone()
+
+    assert "unlike_its_kind" not in Trainer("CartPole-v1", Same()).run(500).diagnose(steps=200).names
+
+
+class Folded(gym.ActionWrapper):
+    def action(self, act):
+        return np.abs(act)
+
+
+class Renumbered(gym.Wrapper):
+    count = 0
+
+    def reset(self, **how):
+        self.count += 1
+        self.order = np.random.default_rng(self.count).permutation(self.action_space.n)
+        return self.env.reset(**how)
+
+    def step(self, act):
+        return self.env.step(int(self.order[act]))
+
+
+class Fading(gym.Wrapper):
+    count = 0
+
+    def step(self, act):
+        self.count += 1
+        obs, rew, *rest = self.env.step(act)
+        return obs, rew * .999**self.count, *rest
+
+
+class BegunAnew(gym.Wrapper):
+    def step(self, act):
+        obs, rew, term, trunc, info = self.env.step(act)
+        return self.env.reset()[0] if term or trunc else obs, rew, term, trunc, info
+
+
+SPOILT = dict(
+    unsigned_actions=(Folded, "Pendulum-v1", "ppo"),
+    turned_actions=(Renumbered, "LunarLander-v3", "dqn"),
+    drifting_reward=(Fading, "CartPole-v1", "ppo"),
+    torn_end=(BegunAnew, "CartPole-v1", "ppo"),
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("named", some(SPOILT))
+def test_a_wrapper_that_spoils_a_world_is_named(named):
+    wrap, env, algo = SPOILT[named]
+    assert named in Trainer(lambda: wrap(gym.make(env)), algo).run(2500).diagnose().names[:2]
+    assert named not in Trainer(env, algo).run(2500).diagnose().names
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("algo, settings, named", [
+    ("pqn", dict(epsilon="linear(1, .05, 100000000)"), "only_exploration"),
+    ("stream_q", dict(kappa=500.), "strange_setting"),
+    ("trpo", dict(cg_damping=100.), "strange_setting"),
+])
+def test_a_number_that_is_far_off_is_named(algo, settings, named):
+    assert named in Trainer("CartPole-v1", algo, **settings).run(4000).diagnose(steps=200).names[:2]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("algo", some(["bc", "iql", "gail"]))
+def test_data_that_are_not_of_this_world_are_named(algo):
+    clever = Trainer("CartPole-v1", "ppo").run(15_000)
+    for shuffled in (False, True):
+        ring = record(clever, episodes=5)
+        if shuffled: np.random.default_rng(0).shuffle(ring.places["act"])
+        run = Trainer("CartPole-v1", algo, memory=ring)
+        run.run(steps=3000) if algo == "gail" else run.run(updates=100)
+        found = run.diagnose().names
+        assert ("other_data" in found[:2]) == shuffled
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_table_whose_values_are_still_alike_is_not_blind():
+    assert not Trainer("rlbench/FourRooms-v0", "double_q").run(20_000).diagnose().names

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LAGS', 'EFFECT', 'SURE', 'NONE', 'FAINT', 'ACTION_CHECKS', 'late_actions', 'flat_actions', 'one_sided_actions',
-           'errors_away', 'sees_numbers', 'shown_by', 'idle_number', 'pairs_apart', 'twin_actions', 'narrow_actions',
-           'moved_within', 'faint_actions']
+           'errors_away', 'sees_numbers', 'shown_by', 'unsigned_actions', 'idle_number', 'pairs_apart', 'twin_actions',
+           'narrow_actions', 'moved_within', 'faint_actions']
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #cd3eae66
 from itertools import combinations
@@ -137,6 +137,26 @@ def shown_by(column): # (n,) one number of each action
         return column[:, None] == np.unique(column)[1:]
     return np.column_stack([column, np.abs(column - column.mean())])
 
+# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #2769bdaf
+def unsigned_actions(evidence):
+    "How large an action is makes a difference, and which sign it has makes none"
+    rows = evidence.chance
+    space = evidence.spec.action_space
+    if not isinstance(space, gym.spaces.Box) or not space.is_bounded() or not sees_numbers(evidence):
+        return None
+    act = np.clip(rows.act, space.low, space.high) - (space.low + space.high) / 2
+    act = act.reshape(len(act), -1)
+    away = errors_away(Batch(rows, rew=0 * rows.rew), np.column_stack([act, np.abs(act)]))     # fines go by size
+    by_sign, by_size = np.split(away, 2)
+    folded = np.flatnonzero((by_size > SURE) & (by_sign < NONE))
+    if not len(folded): return None
+    return Finding(
+        "unsigned_actions", f"number {told_dims('', folded)} of the action counts by its size alone (its effect is "
+        f"{by_size[folded].max():.0f} standard errors from none), and not by its sign ({by_sign[folded].max():.1f})",
+        "one half of the actions does what the other half does, and what it should do cannot be done",
+        "is the absolute value or the square taken of an action on its way; is it scaled from another range",
+        weight=.75, changes={})
+
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #e8d91702
 def idle_number(evidence):
     "A number of the action has no effect, and another has"
@@ -240,5 +260,6 @@ def faint_actions(evidence):
         weight=.65, changes={})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #6fff5e42
-ACTION_CHECKS = [late_actions, flat_actions, one_sided_actions, idle_number, twin_actions, narrow_actions,
+ACTION_CHECKS = [late_actions, flat_actions, one_sided_actions, unsigned_actions,
+                 idle_number, twin_actions, narrow_actions,
                  faint_actions]

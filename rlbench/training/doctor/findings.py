@@ -168,13 +168,14 @@ def large_rewards(evidence):
     if not size >= LARGE or evidence.algo.update: return None
     scaled = getattr(evidence.algo, "normalize_reward", False)
     usual = np.median(np.abs(rew))
+    weight = .8 if size < 10 * LARGE else .96
     rare = f", most of them {usual:.3g}: a few outliers drown all others" if usual < size / 10 else ""
     return Finding(
         "large_rewards", f"rewards are {size:,.0f} from 0, as the root of their mean square{rare}",
         "the loss divides by their usual size here (normalize_reward); without that, gradients would be cut" if scaled
         else "the error of a value grows with its square, so its gradient drowns that of the policy and is cut",
         "divide rewards in the environment, or set normalize_reward where there is one",
-        weight=.3 if scaled else .8, changes=scaled_rewards(evidence),
+        weight=.3 if scaled else weight, changes=scaled_rewards(evidence),
         numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #8134d935
@@ -184,7 +185,8 @@ def small_rewards(evidence):
     "No reward is of a size that networks learn, as the loss takes it"
     largest = np.abs(all_rows(evidence, "rew")).max()
     smallest = SMALL * min(1., reward_unit(evidence.learner.nets))
-    if not 0 < largest < smallest or evidence.algo.update: return None
+    if not 0 < largest < smallest or evidence.algo.update or only_fines(evidence):
+        return None
     return Finding(
         "small_rewards", f"no reward is farther than {largest:.2g} from 0",
         "what a network says before it has learned anything is larger, and so are the errors that it makes later",
@@ -314,7 +316,8 @@ def has_effect(rows):
 def idle_actions(evidence):
     "What follows does not depend on the action"
     rows = evidence.chance
-    if isinstance(rows.act, dict) or len(rows.rew) < 100 or not no_better(evidence):
+    stuck = no_better(evidence) or only_fines(evidence)   # who does nothing is fined less than chance
+    if isinstance(rows.act, dict) or len(rows.rew) < 100 or not stuck:
         return None
     group = groups_of_actions(rows.act)
     if has_effect(rows) or len(np.unique(group)) < 2 or np.bincount(group).max() > .98 * len(group):

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LEARNING_PARTS', 'LEARNING_CHECKS', 'no_updates', 'standing_still', 'has_learned', 'at_first_rollout',
-           'untouched_weights', 'strange_rate', 'outcomes_differ', 'last_alone', 'short_sight', 'past_the_end',
-           'impossible_values', 'over_estimation', 'blind_critic', 'short_memory', 'stale_target']
+           'untouched_weights', 'alike_critics', 'strange_rate', 'outcomes_differ', 'last_alone', 'short_sight',
+           'past_the_end', 'impossible_values', 'over_estimation', 'blind_critic', 'short_memory', 'stale_target']
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #1255c175
 import math
@@ -93,8 +93,24 @@ def untouched_weights(evidence):
         "are they in a group of an optimiser, is a loss detached or its weight 0, is a target network renewed",
         weight=.9, changes=back_to_default(evidence, "vf_coef", "tau"))
 
+# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #7ee56d91
+def alike_critics(evidence):
+    "Critics of which the lowest is believed all say the same"
+    last = evidence.learner.last
+    q = as_numpy(last.parts.get("q", np.zeros(0))) if last else np.zeros(0)
+    if "critic" not in evidence.learner.nets or q.ndim != 2 or q.shape[1] < 2:
+        return None
+    gap = np.abs(q - q[:, :1]).max()
+    if gap > 1e-6 * max(1., np.abs(q).max()):
+        return None
+    return Finding(
+        "alike_critics", f"{q.shape[1]} critics say the same of all {len(q)} rows of the last update",
+        "the lowest of several is no more careful than one of them, and values are over-estimated",
+        "are their first weights drawn apart; is it one network that is asked twice",
+        weight=.85, changes={})
+
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #9162e608
-RATES = ("lr", "critic_lr")
+RATES = ("lr", "critic_lr", "judge_lr")
 
 def rate_apart(evidence, name):
     "A learning rate over its default; nan where one of them is no number"
@@ -298,5 +314,6 @@ def stale_target(evidence):
         weight=.7, changes=back_to_default(evidence, "target_update_interval", "tau"))
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #cc0d6dc3
-LEARNING_CHECKS = [no_updates, standing_still, untouched_weights, strange_rate, last_alone, short_sight, past_the_end,
+LEARNING_CHECKS = [no_updates, standing_still, untouched_weights,
+                   alike_critics, strange_rate, last_alone, short_sight, past_the_end,
                    impossible_values, over_estimation, blind_critic, short_memory, stale_target]

@@ -8,6 +8,7 @@ __all__ = ['ANY', 'USUAL_RANGE', 'WITHOUT_DEFAULT', 'SETTING_CHECKS', 'Usual', '
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #42c03e03
 import math
+from dataclasses import fields
 from typing import NamedTuple
 
 import gymnasium as gym
@@ -57,6 +58,8 @@ USUAL_RANGE = dict(
     learning_starts=Usual(0, 20, "", "most of the run is over before anything is learned"),
     policy_delay=Usual(0, 20, "", "the policy hardly ever follows its critic"),
     staleness=Usual(0, 16, "", "what acts is a policy of long ago"),
+    cql_alpha=Usual(1 / 50, 50, "values of what nobody tried are not held down", "values say what was done, and no "
+                                "more what it is worth"),
 )
 WITHOUT_DEFAULT = dict(target_kl=.02, clip_range_vf=.2, max_grad_norm=1.)  # what they are where they are set at all
 
@@ -76,6 +79,17 @@ def factor_of(algo, name):
     return 1. if now is None or not usual else now / usual
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #b03ff64e
+ANY_OTHER = Usual(1 / 50, 50, "so small a number does next to nothing",
+                  "so large a number leaves room for nothing else")
+OWN_CHECKS = {"lr", "critic_lr", "judge_lr", "gamma", "bonus_gamma", "epsilon", "exploration_noise", "ent_coef",
+              "initial", "target_entropy", "buffer_size", "theta", "v_min", "v_max"}     # or in units of the task
+
+def any_other(algo):
+    "{setting: Usual} of the numbers that can be set, are not 0, and have no range of their own"
+    names = [field.name for field in fields(algo) if field.name not in OWN_CHECKS | USUAL_RANGE.keys()]
+    return {name: ANY_OTHER for name in names if factor_of(algo, name)}
+
+# %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #35e34958
 def rows_factor(algo, num_envs):
     "Steps of a rollout in all environments, over what they are by default"
     return factor_of(algo, "n_steps") * num_envs / type(algo).num_envs
@@ -84,7 +98,7 @@ def rows_factor(algo, num_envs):
 def unusual(algo, num_envs):
     "{setting: factor} of those that are farther from their defaults than they should be, the strangest first"
     found = {}
-    for name, usual in USUAL_RANGE.items():
+    for name, usual in (USUAL_RANGE | any_other(algo)).items():
         factor = rows_factor(algo, num_envs) if name == "n_steps" else factor_of(algo, name)
         if name == "n_step" and not algo.replays:
             continue                                      # whole returns have their use
@@ -101,10 +115,10 @@ def strange_setting(evidence):
     if not strange: return None
     told = [f"{name} is {getattr(algo, name)}, and {default_of(algo, name)} by default" for name in strange]
     worst, factor = next(iter(strange.items()))
-    why = USUAL_RANGE[worst].small if factor < 1 else USUAL_RANGE[worst].large
+    usual = USUAL_RANGE.get(worst, ANY_OTHER)
     changes = back_to_default(evidence, *strange)
     return Finding(
-        "strange_setting", f"far from usual: {'; '.join(told)}", why,
+        "strange_setting", f"far from usual: {'; '.join(told)}", usual.small if factor < 1 else usual.large,
         f"go back to {', '.join(f'{name}={value!r}' for name, value in changes.items()) or 'more environments'}",
         weight=.8, changes=changes)
 

@@ -7,7 +7,7 @@ __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_
            'unscaled_observation', 'is_varied', 'stands_at_ends', 'ever_moves', 'clipped_observation', 'copied_dims',
            'copied_part', 'lasting', 'each_by_itself', 'foretells_pay', 'noisy_observation', 'shaky_observation',
            'stuck_observation', 'ends_apart', 'paid_apart', 'looks_alike', 'aliased_state', 'same_start', 'torn_start',
-           'drift_of_starts', 'drifting_start', 'goes_on', 'carried_over']
+           'torn_end', 'drift_of_starts', 'drifting_start', 'drifting_reward', 'goes_on', 'carried_over']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 from collections import Counter
@@ -412,6 +412,33 @@ def torn_start(evidence):
     return None
 
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #906cd75b
+def begins_there(first, # (n, D) observations with which episodes begin
+                 seen): # (m, D)
+    "(m,) whether all numbers are among those with which episodes begin"
+    margin = .1 * np.ptp(first, axis=0) + 1e-6
+    return ((seen >= first.min(0) - margin) & (seen <= first.max(0) + margin)).all(1)
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #6dc0479b
+def torn_end(evidence):
+    "The last observation of an episode is one with which episodes begin"
+    for name, seen in numbers_seen(evidence):
+        parts = [(ages(rows) == 0, rows.term | rows.trunc, named_part(rows.obs, name), named_part(rows.next_obs, name))
+                 for rows in all_steps(evidence)]
+        begun, over, obs, then = (np.concatenate(column) for column in zip(*parts))
+        outside = ~begins_there(obs[begun], obs)
+        back = begins_there(obs[begun], then)
+        last = back[outside & over]
+        if len(last) < 6 or last.mean() < max(.6, 3 * back[outside & ~over].mean()):
+            continue
+        return Finding(
+            "torn_end", f"{last.sum()} of {len(last)} episodes jump with their last step to where episodes begin",
+            "what follows the last step is taken for the beginning of another episode, and its value is learned as "
+            "what the step led to",
+            "does step return the observation of after a reset where an episode is over; keep the final one",
+            weight=.85, changes={})
+    return None
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #e8559059
 def drift_of_starts(rows, # of somebody who learns nothing
                     next_obs):
@@ -441,6 +468,21 @@ def drifting_start(evidence):
             weight=.9, changes={})
     return None
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #64267518
+def drifting_reward(evidence):
+    "The first step of each episode is paid a little more, or less, than that of the one before"
+    rows = evidence.chance
+    drift = float(drift_of_starts(rows, rows.rew[:, None])[0])
+    if drift < 100: return None
+    first = rows.rew[ages(rows) == 0]
+    return Finding(
+        "drifting_reward", f"the first step of an episode was paid {first[0]:.3g} at first and {first[-1]:.3g} in the "
+        f"{len(first)}th episode (F = {drift:.3g})",
+        "what was learned of a reward holds no longer when it means something else",
+        "is a reward multiplied, decayed or normalised by a count that reset does not set back",
+        weight=.9, changes={},
+        numbers={"reward of the first step": first})
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #99a05a2d
 def goes_on(rows, obs, next_obs): # of one part of what is seen
     "(D,) share of the episodes in which a number had moved, and the next one begins with it where it was"
@@ -467,5 +509,5 @@ def carried_over(evidence):
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #acddc22f
 SIGHT_CHECKS = [dead_observation, dead_part, copied_part, unscaled_observation, clipped_observation, noisy_observation,
-                shaky_observation, stuck_observation, aliased_state, same_start, torn_start,
-                drifting_start, carried_over]
+                shaky_observation, stuck_observation, aliased_state, same_start, torn_start, torn_end,
+                drifting_start, drifting_reward, carried_over]

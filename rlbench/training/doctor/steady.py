@@ -59,21 +59,59 @@ def told_by_place(sure, # (E,) of an action, by episode
     return bool(np.abs(found).max(initial=0) > .85)
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #077db8fa
+def effects_by_episode(rows, lag):
+    "The F statistic of each thing that happens so many steps after an action, by the action, in each episode anew"
+    first = within_episodes(rows, abs(lag))
+    episode = episode_numbers(rows)[first]
+    group = groups_of_actions(rows.act)[first + max(-lag, 0)]
+    _, cell = np.unique(np.column_stack([episode, group]), axis=0, return_inverse=True)
+    cell = cell.ravel()
+    found = []
+    for column in all_that_followed(rows):
+        y = column[first + max(lag, 0)].astype(float)
+        y = y - (np.bincount(episode, y) / np.maximum(np.bincount(episode), 1))[episode]
+        mean = np.bincount(cell, y) / np.bincount(cell)
+        between = (mean[cell]**2).sum() / max(cell.max() + 1 - len(np.unique(episode)), 1)
+        within = ((y - mean[cell])**2).sum() / max(len(y) - cell.max() - 1, 1)
+        found.append(between / max(within, 1e-12))
+    return np.array(found)
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #eaadb6af
+def told_by_episode(rows, episodes): # how many
+    "The same of effects that are too weak to be sure of in one episode"
+    over_all = effects_after(rows, 0)
+    each = effects_by_episode(rows, 0)
+    kinds = len(np.unique(groups_of_actions(rows.act)))
+    sure = (each - 1) * np.sqrt(episodes * (kinds - 1) / 2) > 5   # deviations of such a statistic
+    sure &= each - 1 > 2 * (effects_by_episode(rows, -1) - 1)
+    alike = (over_all - 1) / (episodes * np.maximum(each - 1, 1e-9))   # 1 where each episode has the same effect
+    if episodes < 8 or not sure.any() or alike[sure].max() > .25 or over_all.max() > 10:
+        return ""
+    return (f"what follows depends on the action in an episode (F = {each[sure].max():.1f}), and in each of {episodes} "
+            "in another way")
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #445faba5
+def told_turns(rows, whole):
+    "What is strange about how sure the effects of actions are, in words; nothing where all is well"
+    sure = sure_by_episode(rows, whole)
+    most = np.unravel_index(np.median(np.abs(sure), -1).argmax(), sure.shape[:2])
+    up, down = (sure[most] > 8).mean(), (sure[most] < -8).mean()
+    if min(up, down) >= .15 and not told_by_place(sure[most], rows.obs, whole):
+        return (f"the same action surely raises a number of the observation in {up:.0%} of {len(whole)} episodes, and "
+                f"surely lowers it in {down:.0%}")
+    return told_by_episode(rows, len(whole))
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #8fcd83c2
 def turned_actions(evidence):
-    "In some episodes an action surely raises what it surely lowers in others"
+    "In some episodes an action surely raises what it surely lowers in others, or leaves as it is"
     rows = evidence.chance
     flat = not isinstance(rows.act, dict) and isinstance(rows.obs, np.ndarray) and rows.obs.ndim == 2
     if not flat or len(rows.rew) < 200: return None
     whole = long_episodes(rows)
-    if len(whole) < 4: return None
-    sure = sure_by_episode(rows, whole)
-    most = np.unravel_index(np.median(np.abs(sure), -1).argmax(), sure.shape[:2])
-    up, down = (sure[most] > 8).mean(), (sure[most] < -8).mean()
-    if min(up, down) < .15 or told_by_place(sure[most], rows.obs, whole):
-        return None
+    told = told_turns(rows, whole) if len(whole) >= 4 else ""
+    if not told: return None
     return Finding(
-        "turned_actions", f"the same action surely raises a number of the observation in {up:.0%} of "
-        f"{len(whole)} episodes, and surely lowers it in {down:.0%}",
+        "turned_actions", told,
         "what an action does is another matter in each episode, and observations do not say which",
         "are actions renumbered or turned round now and then, by reset or by a wrapper; if they must, show how",
         weight=.9, changes={})
