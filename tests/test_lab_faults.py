@@ -334,3 +334,19 @@ def test_parts_of_observations_are_asked_for_by_their_names():
     wb.break_when("obs.action_mask[1] > 0")
     wb.step("step", 100)
     assert "obs.action_mask" in wb.player.hit.words
+
+
+@pytest.mark.parametrize("ask, words", [
+    (lambda wb: wb.look(["teach"]), "unknown look"),
+    (lambda wb: wb.unbreak([1]), "unknown breakpoint"),
+    (lambda wb: wb.unbreak({}), "unknown breakpoint"),
+    (lambda wb: wb.unpin(["1"]), "unknown pin"),
+    (lambda wb: wb.pin(name=["start"]), "expected a text"),
+])
+def test_names_that_are_no_texts_are_refused_in_words(ask, words):
+    wb = bench()
+    wb.pin()
+    wb.break_when("nan")
+    before = wb.trainer.digest()
+    with pytest.raises(ValueError, match=words): ask(wb)
+    assert (wb.trainer.digest(), [*wb.pins]) == (before, ["1"])

@@ -17,7 +17,8 @@ from rlbench.core.state import FileProblem, read_tree, same
 from rlbench.core.words import ConfigError
 from rlbench.training.callbacks import HOOKS, Callbacks, read_only
 from rlbench.training.checkpoints import RunProblem, find_run, newest
-from rlbench.training.runs import RunSettings, finite
+from rlbench.training.learner import NotFinite
+from rlbench.training.runs import RunSettings, finite, save_newest
 from rlbench.training.setup import TrainerSettings
 from rlbench.training.train import train
 from rlbench.training.trainer import Trainer, load
@@ -626,3 +627,15 @@ def test_an_evaluation_that_does_not_fit_into_the_tenth_is_given_up(tmp_path):
     names = [name for name, _ in heard.heard]
     assert names.count("on_evaluate_start") == 2 and "on_evaluate_end" not in names
     assert "best" not in read(tmp_path / "a", "status.json")
+
+
+def test_weights_that_are_not_finite_are_in_no_checkpoint(tmp_path):
+    "After a finite gradient, too, whose step was too long"
+    trainer = Trainer("CartPole-v1", "ppo", hidden=(4,))
+    save_newest(tmp_path, trainer, "steps", keep=1)
+    next(trainer.learner.nets.parameters()).data.view(-1)[0] = np.inf
+    trainer.run(steps=8)
+    with pytest.raises(NotFinite, match="the last checkpoint is from before"):
+        save_newest(tmp_path, trainer, "steps", keep=1)
+    [kept] = (tmp_path / "checkpoints").iterdir()
+    assert load(kept).steps == 0

@@ -28,6 +28,7 @@ from ..core.words import ConfigError
 from .callbacks import Callbacks
 from .checkpoints import RunProblem, checkpoints_of
 from .evaluate import evaluate
+from .learner import check_weights
 from .rule import metrics_row
 
 # %% ../../nbs/6_training/67_runs.ipynb #c41f23ce
@@ -226,7 +227,8 @@ def keep_best(trainer, who, score, status, unit):
 
 # %% ../../nbs/6_training/67_runs.ipynb #92ff69ae
 def save_newest(path, trainer, unit, keep):
-    "Write a checkpoint into a run folder, and only then forget all but the newest so many"
+    "Write a checkpoint into a run folder, if weights are finite, and only then forget all but the newest so many"
+    for learner in trainer.learners.values(): check_weights(learner)
     trainer.save(path / "checkpoints" / f"{getattr(trainer, unit):012d}.rlb")
     for old in checkpoints_of(path)[:-keep]:
         old.unlink()

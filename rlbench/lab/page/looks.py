@@ -88,7 +88,7 @@ def checked_names(what, names, known):
     if isinstance(names, str) or not isinstance(names, (list, tuple, set, dict)):
         raise ValueError(f"{what} = {names!r}: expected a list of names")
     for name in names:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise ValueError(unknown(what, name, known))
     return list(names)
 
@@ -211,6 +211,7 @@ def all_looks():
 # %% ../../../nbs/8_lab/5_page/11_looks.ipynb #89f69521
 def look_called(name, known): # names of cards
     "The layout of a look; ValueError where there is none of that name"
-    looks = LOOKS if name in LOOKS else all_looks()       # a broken file of one's own stops only one's own
-    if name not in looks: raise ValueError(unknown("look", name, looks))
+    shipped = isinstance(name, str) and name in LOOKS
+    looks = LOOKS if shipped else all_looks()             # a broken file of one's own stops only one's own
+    if not isinstance(name, str) or name not in looks: raise ValueError(unknown("look", name, looks))
     return left_of(looks[name], known)

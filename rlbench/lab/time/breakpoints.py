@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.batch import as_numpy, columns
-from ...core.settings import check_function
+from ...core.settings import check_function, fits
 from ...core.words import NAMES, unknown
 from .expressions import BadExpression, Expression
 from ...training.learner import FlatGroup
@@ -308,7 +308,7 @@ class Breakpoints:
     def drop(self, number=None):
         "Forget one of them; None: all"
         if number is None: return self.__init__()
-        if number not in self.conditions:
+        if not fits(int, number) or number not in self.conditions:
             raise ValueError(unknown("breakpoint", str(number), map(str, self.conditions)))
         del self.conditions[number], self.hits[number]
         self.sort()

@@ -102,7 +102,7 @@ class Pins(dict):
     def drop(self, name=None):
         "Forget one by its name; None: all. ValueError names the nearest"
         if name is None: self.clear()
-        elif name not in self: raise ValueError(unknown("pin", name, self))
+        elif not isinstance(name, str) or name not in self: raise ValueError(unknown("pin", name, self))
         else: del self[name]
 
     def __repr__(self):
@@ -120,6 +120,8 @@ def pin(trainer,
         who=None):  # behaviour, where there are several
     "Watch what is thought of a state from now on -> its name"
     who = chosen_one(trainer.actors, who)
+    if name is not None and not isinstance(name, str):
+        raise ValueError(f"pin: name {name!r}: expected a text")
     here = Pin(who, state_meant(trainer, who, obs))
     here.ask(trainer)
     pins = pins_of(trainer)
