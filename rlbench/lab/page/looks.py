@@ -213,5 +213,6 @@ def look_called(name, known): # names of cards
     "The layout of a look; ValueError where there is none of that name"
     shipped = isinstance(name, str) and name in LOOKS
     looks = LOOKS if shipped else all_looks()             # a broken file of one's own stops only one's own
-    if not isinstance(name, str) or name not in looks: raise ValueError(unknown("look", name, looks))
+    if not isinstance(name, str) or name not in looks:
+        raise ValueError(unknown("look", name, looks))
     return left_of(looks[name], known)

@@ -102,7 +102,8 @@ class Pins(dict):
     def drop(self, name=None):
         "Forget one by its name; None: all. ValueError names the nearest"
         if name is None: self.clear()
-        elif not isinstance(name, str) or name not in self: raise ValueError(unknown("pin", name, self))
+        elif not isinstance(name, str) or name not in self:
+            raise ValueError(unknown("pin", name, self))
         else: del self[name]
 
     def __repr__(self):
