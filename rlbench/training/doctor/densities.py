@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from ...core.batch import each
+from ...core.batch import as_numpy, each
 from ...policies.distributions import Noise
 from ..actor import NoiseStream, to_tensors
 from .findings import Finding
@@ -39,7 +39,8 @@ def told_and_measured(evidence, nets, row,
     noise = NoiseStream(np.random.default_rng(0), device)(policy.head.noise, n)
     many = each(lambda column: np.repeat(column[row:row + 1], n, 0), dict(obs=evidence.exploring.obs))["obs"]
     act, logp = policy(to_tensors(many, device)).act(noise)
-    return torch.stack([logp.double().cpu(), measured(act.flatten(1).double().cpu())])
+    told, lie = (torch.as_tensor(as_numpy(x)).double() for x in (logp, act.flatten(1)))
+    return torch.stack([told, measured(lie)])
 
 def draws_numbers(evidence):
     "Whether a policy draws actions of a few numbers, each time anew"
