@@ -69,7 +69,7 @@ class MarksLine(widgets.HTML):
     def follow(self, timeline, playing):
         "Draw them, unless nobody would see them move"
         branch = timeline.branch
-        if playing and branch is self.branch and branch.end <= 1.01 * self.end:
+        if playing and branch is self.branch and branch.end <= 1.02 * self.end:
             return
         self.value = marks_html(timeline)
         self.branch = branch
