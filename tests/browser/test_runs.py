@@ -39,6 +39,7 @@ def test_a_checkpoint_is_opened_by_clicks(lab):
     assert page.locator(".rl-error").is_hidden()
     page.locator(".rl-runs-table th button", has_text="seed").click()
     page.locator(".rl-runs-table th[aria-sort=descending]", has_text="seed").wait_for()
+    rows.first.filter(has_text="0.01-1").wait_for()    # the head tells at once, the rows when they are sorted
     assert rows.count() == 2
     first, *lines = page.evaluate(CELLS)               # drawn again and again, it has no more columns than before
     assert first == heads and [line[1:4] for line in lines] == [["0.01-1", "0.01", "1"], ["0.01-0", "0.01", "0"]]
