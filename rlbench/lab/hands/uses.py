@@ -61,6 +61,10 @@ class UseCounts:
         "Whether it knows of more rows than were written by now: the memory is where it was before"
         return bool((memory.written < self.seen).any())
 
+    def is_outlived(self, memory):
+        "Whether none of the rows that it knows of is held any more"
+        return bool((memory.written - self.seen >= memory.capacity).all())
+
     def add(self, rows): # (n,) numbers
         "Rows were learned from, some of them more than once"
         np.add.at(self.hits, rows, ONE)
@@ -85,13 +89,13 @@ class Owed:
         self.todo = list(learner.todo)
         self.updates = learner.updates  # up to which they are counted
 
-    def used(self, updates):
-        "Numbers (n,) of the rows that were learned from up to so many updates"
-        made = updates - self.updates
-        rows = rows_used(self.data, self.todo[:made])
-        self.todo = self.todo[made:]
+    def made(self, updates):
+        "The minibatches that were learned from up to so many updates: [row numbers in the data, …]"
+        n = updates - self.updates
+        made = self.todo[:n]
+        self.todo = self.todo[n:]
         self.updates = updates
-        return rows
+        return made
 
 # %% ../../../nbs/8_lab/4_hands/13_uses.ipynb #264d3fbb
 class Uses:
@@ -136,7 +140,9 @@ class Uses:
 
     def count(self, learner):
         "Count what was learned from, and what was written since"
-        self.tally.add(self.owed.used(self.updates))
+        made = self.owed.made(self.updates)
+        if not self.tally.is_outlived(learner.memory):    # a rollout is used up when the next one stands in its place
+            self.tally.add(rows_used(self.owed.data, made))
         self.tally.follow(learner.memory)
 
     def move(self, moved, learner):

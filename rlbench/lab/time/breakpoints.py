@@ -181,9 +181,9 @@ def is_finite_step(row):
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #7ea89039
 def is_finite_group(group): # of a learner
     "Whether the weights of a group are finite; asked after every step, so first by their product with themselves"
-    for weights in [group.vector] if isinstance(group, FlatGroup) else group.parameters:
-        flat = weights.detach().flatten()
-        if not isfinite(flat.dot(flat)) and not flat.isfinite().all():
+    for weights in (group.vector,) if isinstance(group, FlatGroup) else group.parameters:
+        flat = weights.data.flatten()
+        if not isfinite(flat.dot(flat).item()) and not flat.isfinite().all():
             return False
     return True
 
