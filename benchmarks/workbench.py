@@ -40,9 +40,9 @@ def measured(advance, trainer, seconds):
 
 
 def plain(trainer, seconds):
-    "Advance by trainer.run"
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < seconds: trainer.run(steps=2000)
+    "Advance by trainer.run, and stop anywhere, as playing does: at the end of a rollout more steps would be counted"
+    end = time.perf_counter() + seconds
+    trainer.run(steps=10**9, stop=lambda: time.perf_counter() > end)
 
 
 def played(wb, seconds):
@@ -72,9 +72,16 @@ def show_views(wb, on):
     (wb.show if on else wb.hide)(*names)
 
 
+def set_breakpoints(wb, on):
+    "All of BREAKPOINTS, or none"
+    wb.unbreak()
+    for condition in BREAKPOINTS if on else (): wb.break_when(condition)
+
+
 def compare(wb, rounds, seconds, progress=print):
-    "trainer.run, playing with three breakpoints and all views, and with none, in turn; run in a kernel"
-    for condition in BREAKPOINTS: wb.break_when(condition)
+    """trainer.run, then playing: with three breakpoints and all views, without views, and with no breakpoint either;
+    run in a kernel"""
+    set_breakpoints(wb, True)
     alone = wb.trainer.fresh()
     plain(alone, 1)                                  # warm up
     played(wb, 1)
@@ -89,6 +96,9 @@ def compare(wb, rounds, seconds, progress=print):
         row = dict(open_alone=run_alone(), open=played(wb, seconds))
         show_views(wb, False)
         row |= dict(shut_alone=run_alone(), shut=played(wb, seconds))
+        set_breakpoints(wb, False)
+        row |= dict(calm_alone=run_alone(), calm=played(wb, seconds))
+        set_breakpoints(wb, True)
         show_views(wb, True)
         rows.append(row)
         progress(json.dumps(row))
@@ -352,12 +362,13 @@ def report(rows, clicks, seen, args):
         "# Watching", "",
         f"`python benchmarks/workbench.py{' --browser' if clicks else ''} --write`", "",
         f"{args.algo} on {args.env}, with its timeline and three breakpoints, {where}; {args.rounds} rounds of "
-        f"{args.seconds:g} s each: playing with all views, playing with none, each after `trainer.run` from the same "
+        f"{args.seconds:g} s each: playing with all views, with none, and without breakpoints, each after `trainer.run` from the same "
         "place on. The ratio is that of steps a second by the clock, or of steps for a second of the processor: the "
         f"kernel's whole work, whatever else the machine does. The machine's load meanwhile: {load}.", "",
         "| steps while playing / steps of `trainer.run` | all rounds | 95 % | goal |",
         "|---|---|---|---|"]
-    for what, name, goal in (("all views", "open", .9), ("no view", "shut", .95)):
+    ways = ("all views", "open", .9), ("no view", "shut", .95), ("no view, no breakpoint", "calm", .95)
+    for what, name, goal in ways:
         lines += [ratio_row(what, rows, name, clock, f"at least {goal:g}") for clock in ("cpu", "clock")]
     if seen:
         lines += ["", "A picture that is as it was is not sent: while PPO learns, its environment stands still, and "
