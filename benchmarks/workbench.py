@@ -362,9 +362,10 @@ def report(rows, clicks, seen, args):
         "# Watching", "",
         f"`python benchmarks/workbench.py{' --browser' if clicks else ''} --write`", "",
         f"{args.algo} on {args.env}, with its timeline and three breakpoints, {where}; {args.rounds} rounds of "
-        f"{args.seconds:g} s each: playing with all views, with none, and without breakpoints, each after `trainer.run` from the same "
-        "place on. The ratio is that of steps a second by the clock, or of steps for a second of the processor: the "
-        f"kernel's whole work, whatever else the machine does. The machine's load meanwhile: {load}.", "",
+        f"{args.seconds:g} s each: playing with all views, with none, and without breakpoints, each after "
+        "`trainer.run` from the same place on. The ratio is that of steps a second by the clock, or of steps for a "
+        "second of the processor: the kernel's whole work, whatever else the machine does. The machine's load "
+        f"meanwhile: {load}.", "",
         "| steps while playing / steps of `trainer.run` | all rounds | 95 % | goal |",
         "|---|---|---|---|"]
     ways = ("all views", "open", .9), ("no view", "shut", .95), ("no view, no breakpoint", "calm", .95)

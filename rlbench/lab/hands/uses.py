@@ -62,7 +62,7 @@ class UseCounts:
         return bool((memory.written < self.seen).any())
 
     def is_outlived(self, memory):
-        "Whether none of the rows that it knows of is held any more"
+        "Whether none of the rows that it knows of is held any more: the next rollout stands in its place"
         return bool((memory.written - self.seen >= memory.capacity).all())
 
     def add(self, rows): # (n,) numbers
@@ -89,13 +89,13 @@ class Owed:
         self.todo = list(learner.todo)
         self.updates = learner.updates  # up to which they are counted
 
-    def made(self, updates):
-        "The minibatches that were learned from up to so many updates: [row numbers in the data, …]"
-        n = updates - self.updates
-        made = self.todo[:n]
-        self.todo = self.todo[n:]
+    def used(self, updates, gone):
+        "Numbers (n,) of the rows that were learned from up to so many updates; none where all of them are gone"
+        made = updates - self.updates
+        rows = rows_used(self.data, [] if gone else self.todo[:made])
+        self.todo = self.todo[made:]
         self.updates = updates
-        return made
+        return rows
 
 # %% ../../../nbs/8_lab/4_hands/13_uses.ipynb #264d3fbb
 class Uses:
@@ -140,9 +140,7 @@ class Uses:
 
     def count(self, learner):
         "Count what was learned from, and what was written since"
-        made = self.owed.made(self.updates)
-        if not self.tally.is_outlived(learner.memory):    # a rollout is used up when the next one stands in its place
-            self.tally.add(rows_used(self.owed.data, made))
+        self.tally.add(self.owed.used(self.updates, gone=self.tally.is_outlived(learner.memory)))
         self.tally.follow(learner.memory)
 
     def move(self, moved, learner):
