@@ -196,7 +196,7 @@ def check_critics(algo, critic):
     if (algo.critics_in_target or 0) > algo.n_critics:
         raise ConfigError(f"critics_in_target={algo.critics_in_target}: expected at most n_critics, {algo.n_critics}")
     if algo.dropout and not isinstance(critic, BoxCritics):
-        raise SpaceProblem("dropout needs actions in a Box with one axis, and body='mlp'; set dropout=0")
+        raise SpaceProblem("dropout needs actions in a Box, and body='mlp'; set dropout=0")
 
 # %% ../../nbs/4_algos/443_sac.ipynb #71f87070
 class SACParts(PaidForEntropy, SACSettings):

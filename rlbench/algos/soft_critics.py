@@ -123,7 +123,7 @@ def choice_and_boxes(space):
     boxes = [name for name, part in parts.items() if isinstance(part, gym.spaces.Box)]
     if len(choices) == 1 and len(boxes) == len(parts) - 1:
         return choices[0], boxes
-    raise SpaceProblem(f"expected actions in a Box with one axis, in a Discrete space, or in a Dict or Tuple of one "
+    raise SpaceProblem(f"expected actions in a Box, in a Discrete space, or in a Dict or Tuple of one "
                        f"Discrete and of Boxes, got {space}; try ppo")
 
 # %% ../../nbs/4_algos/4425_soft_critics.ipynb #330004eb
@@ -166,7 +166,7 @@ def critics_for(algo, spec, rng, norm="none", parts=None):
     "`algo.n_critics` critics of the kind that action space and body need; SpaceProblem where there is none"
     space = spec.action_space
     usual = spec.observation_space, space, algo.hidden, rng, algo.n_critics
-    boxed = isinstance(space, gym.spaces.Box) and len(space.shape) == 1
+    boxed = isinstance(space, gym.spaces.Box)
     body = algo.body if norm == "none" else "layer_norm"
     encode = algo.seen_as(spec.observation_space)
     if not boxed: return ChoiceCritics(*usual, body, encode)

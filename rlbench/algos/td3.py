@@ -55,13 +55,11 @@ class DDPGSettings(MemorySettings, CriticSettings):
 
 # %% ../../nbs/4_algos/4435_td3.ipynb #cab62f23
 def box_of(algo, spec):
-    "The action space, which must be a Box with one axis; SpaceProblem where it is not"
+    "The action space, which must be a Box; SpaceProblem where it is not"
     space = spec.action_space
-    if isinstance(space, gym.spaces.Box) and len(space.shape) == 1: return space
+    if isinstance(space, gym.spaces.Box): return space
     others = "iql or discrete_cql" if algo.offline else "ppo, dqn or sac"
-    flatten = "flatten it by gymnasium.wrappers.TransformAction"
-    advice = flatten if isinstance(space, gym.spaces.Box) else f"try {others}"
-    raise SpaceProblem(f"{algo.name} needs actions in a Box with one axis, got {space}; {advice}")
+    raise SpaceProblem(f"{algo.name} needs actions in a Box, got {space}; try {others}")
 
 # %% ../../nbs/4_algos/4435_td3.ipynb #62bccba9
 class Kicked(Remembering, DDPGSettings):

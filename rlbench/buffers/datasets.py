@@ -21,7 +21,7 @@ import numpy as np
 from .ring import Ring
 from ..core.batch import Batch, columns, each, like
 from ..core.forms import told_form
-from ..core.spaces import as_columns, from_columns
+from ..core.spaces import as_columns, from_columns, in_rows, out_of_rows
 from ..core.state import FileProblem, read_tree, reading, write_atomically, write_tree
 from ..core.words import path_of
 
@@ -324,9 +324,9 @@ def to_minari(ring, name, # "folder/name-v0"
     data = subset(ring, ring.latest())
     rows = data.places
     rows.trunc[:-1] |= jumps(rows) & ~rows.term[:-1]
-    spaces = dict(observation_space=observation_space, action_space=action_space)
     places = zip(*data.whole_episodes())
-    episodes = [minari_episode(rows[start:start + length], **spaces) for start, length in places]
+    episodes = [minari_episode(rows[start:start + length], observation_space, action_space) for start, length in places]
+    spaces = dict(observation_space=observation_space, action_space=out_of_rows(action_space))
     return minari.create_dataset_from_buffers(name, episodes, **spaces, **about)
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #815d3dc7
@@ -348,6 +348,6 @@ def from_minari(dataset, # a Minari data set, or its name
     "The rows of all episodes as a data set"
     if isinstance(dataset, str):
         dataset = minari_package().load_dataset(dataset)
-    spaces = (dataset.observation_space, dataset.action_space)
+    spaces = (dataset.observation_space, in_rows(dataset.action_space))
     episodes = (rows_of_episode(episode, *spaces) for episode in dataset.iterate_episodes())
     return poured(episodes, int(dataset.total_steps), make)

@@ -18,7 +18,8 @@ from typing import NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from ..core.spaces import AGENT, Spec, as_columns, clipped_to, from_columns, parts_of, room_for
+from ..core.spaces import (AGENT, Row, as_columns, clipped_to, described, from_columns, in_rows, parts_of,
+                                 room_for)
 from ..core.state import Fixed, InProcess, same, snapshot
 from .parameters import Tunable, tune
 from .place import (FRESH, WayBack, begin_at, copies_in, fill, own_state, picture, place, put_into,
@@ -190,7 +191,7 @@ class VecEnv(Counting, WayBack, Tunable):
 # %% ../../nbs/1_envs/101_env.ipynb #68a69182
 def spec_of(env, num_envs):
     "The only behaviour of a gymnasium environment"
-    return {AGENT: Spec(env.observation_space, env.action_space, num_envs)}
+    return {AGENT: described(env.observation_space, env.action_space, num_envs)}
 
 # %% ../../nbs/1_envs/101_env.ipynb #7d20fc6c
 LONGEST = 100_000   # steps of an episode that are kept to be replayed
@@ -400,7 +401,11 @@ def to_act_on(id, obs, idle):
 
 # %% ../../nbs/1_envs/101_env.ipynb #0be9d46b
 class InColumns(gym.Wrapper):
-    "An environment whose observations and actions in parts are Batches"
+    "An environment whose observations and actions are as columns have them"
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.action_space = in_rows(env.action_space)
 
     def reset(self, **how):
         obs, info = self.env.reset(**how)
@@ -414,8 +419,9 @@ class InColumns(gym.Wrapper):
         return as_columns(self.observation_space, obs), rew, term, trunc, info
 
 def in_columns(env):
-    "The same environment; where observations or actions come in parts, with Batches for them"
-    return InColumns(env) if parts_of(env.observation_space) or parts_of(env.action_space) else env
+    "The same environment; in a wrapper where columns have its observations or actions in another form"
+    act = in_rows(env.action_space)
+    return InColumns(env) if parts_of(env.observation_space) or parts_of(act) or isinstance(act, Row) else env
 
 # %% ../../nbs/1_envs/101_env.ipynb #12fde8c6
 def list_of(rows):

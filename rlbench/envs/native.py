@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from ..core.batch import each
-from ..core.spaces import AGENT, as_columns, clipped_to, parts_of
+from ..core.spaces import AGENT, as_columns, as_taken, parts_of
 from ..core.state import InProcess, snapshot
 from .env import EnvProblem, Step, VecEnv, cannot_be_put, spec_of, to_act_on
 from .parameters import tune_some
@@ -79,10 +79,9 @@ class HeldVector(VecEnv):
         self.steady = self.mode != AutoresetMode.NEXT_STEP
         self.ended = np.zeros(env.num_envs, bool)         # where the last step was an episode's last
         self.observation_space = single.observation_space
-        self.action_space = single.action_space
+        self.action_space = self.behaviours[AGENT].action_space
         self.nested = parts_of(self.observation_space) is not None
         self.own = self.columns if self.nested else np.array
-        self.bounded = not isinstance(self.action_space, gym.spaces.Discrete)
 
     def reset(self, seed):
         "Start everywhere -> {behaviour: observations}"
@@ -173,9 +172,8 @@ class NativeVec(KeptVector):
 
     def step(self, acts):
         "One step everywhere; where an episode ended, the next one begins as the mode says"
-        act = clipped_to(self.action_space, acts[AGENT]) if self.bounded else acts[AGENT]
         valid = ~self.ended
-        obs, rew, term, trunc, info = self.env.step(act)
+        obs, rew, term, trunc, info = self.env.step(as_taken(self.action_space, acts[AGENT]))
         next_obs = self.own(obs)
         term = np.array(term)
         trunc = np.array(trunc) & ~term

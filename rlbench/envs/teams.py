@@ -9,7 +9,7 @@ __all__ = ['teams_of', 'specs_of', 'TeamRows', 'TeamList']
 import numpy as np
 
 from ..core.batch import as_numpy, each
-from ..core.spaces import Spec, as_columns, blank, clipped_to, from_columns
+from ..core.spaces import as_columns, as_taken, blank, described
 from ..core.state import snapshot
 from .env import Replayed, Step, allows_nothing, check_mask
 
@@ -28,7 +28,7 @@ def specs_of(env, num_envs):
     specs = {}
     for name, agents in teams_of(env).items():
         spaces = env.observation_space(agents[0]), env.action_space(agents[0])
-        specs[name] = Spec(*spaces, num_envs * len(agents))
+        specs[name] = described(*spaces, num_envs * len(agents))
     return specs
 
 # %% ../../nbs/1_envs/103_teams.ipynb #e7698322
@@ -93,8 +93,7 @@ class TeamRows(Replayed):
         chosen = {}
         for agent in self.envs[i].agents:
             name, row = self.at(agent, i)
-            space = self.behaviours[name].action_space
-            chosen[agent] = from_columns(space, clipped_to(space, acts[name][row]))
+            chosen[agent] = as_taken(self.behaviours[name].action_space, acts[name][row])
         return chosen
 
 # %% ../../nbs/1_envs/103_teams.ipynb #8f0bfb31

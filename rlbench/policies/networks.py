@@ -332,7 +332,7 @@ def head_for(space,          # of actions
     if parts:
         return ProductHead({name: head_for(part, box) for name, part in parts.items()})
     raise SpaceProblem(f"no policy for the action space {space}; expected Discrete, or MultiDiscrete, MultiBinary or a "
-                       "Box of floats with one axis (others: gymnasium.wrappers.TransformAction), or a Dict or Tuple "
+                       "Box of floats, with one axis (others: gymnasium.wrappers.TransformAction), or a Dict or Tuple "
                        "of these")
 
 # %% ../../nbs/2_policies/22_networks.ipynb #f979db4a

@@ -60,8 +60,8 @@ def exploring_net(observation_space, action_space, hidden, generator, box="gauss
         raise SpaceProblem(f"distribution={box!r} is for actions in a Box, and {action_space} has none; leave it out")
     if box != "gsde":
         return policy_net(observation_space, action_space, hidden, generator, box=box, encode=encode)
-    if not (isinstance(action_space, gym.spaces.Box) and len(action_space.shape) == 1):
-        raise SpaceProblem(f"distribution='gsde' needs actions in a Box with one axis, got {action_space}")
+    if not isinstance(action_space, gym.spaces.Box):
+        raise SpaceProblem(f"distribution='gsde' needs actions in a Box, got {action_space}")
     net = Trunk(observation_space, hidden, generator, encode=encode)
     return PolicyNet(net, ExploringHead(action_space, net.size, generator))
 

@@ -14,7 +14,7 @@ import torch
 
 from ..core.batch import Batch, as_numpy, each
 from ..core.forms import is_alike, told_form
-from ..core.spaces import clipped_to, from_columns, is_inside, parts_of
+from ..core.spaces import Row, as_taken, is_inside, parts_of
 from ..core.state import FileProblem
 from ..policies.networks import in_numpy
 
@@ -138,6 +138,8 @@ def as_array(obs, space):
     "Observations as an array of the space's kind; ValueError where they are no numbers, or no states that there are"
     try:
         given = np.asarray(obs)
+        if isinstance(space, Row) and given.shape == space.box.shape:
+            given = space.flat(given)
         with np.errstate(all="ignore"):                   # what is lost in it is found below
             made = given.astype(space.dtype)
         if given.dtype.kind not in "biuf": raise TypeError
@@ -201,9 +203,7 @@ class Policy:
         carry = self.actor.carry
         if carry is not None and len(carry) != len(rows): self.begin()
         act, _ = self.actor.act(rows, greedy)
-        space = self.actor.spec.action_space
-        act = clipped_to(space, act)
-        return from_columns(space, act[0]) if single else act   # as environments take it
+        return as_taken(self.actor.spec.action_space, act[0] if single else act)
 
     def __repr__(self):
         return f"Policy of {self.actor!r}"

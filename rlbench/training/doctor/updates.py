@@ -15,6 +15,7 @@ from torch import nn
 
 from ...algos.td import of_action
 from ...core.batch import as_numpy
+from ...core.spaces import as_columns
 from ..actor import to_tensors
 from .findings import Finding, reward_worth
 from .learning import back_to_default, strange_rate
@@ -321,7 +322,7 @@ def against_values(evidence, tries=8):
     space = copy.deepcopy(evidence.spec.action_space)
     space.seed(0)
     n = len(rows.rew)
-    sampled = np.stack([space.sample() for _ in range(tries * n)])
+    sampled = np.stack([as_columns(space, space.sample()) for _ in range(tries * n)])
     random = np.array([worth_of(evidence, rows.obs, act) for act in np.split(sampled, tries)])
     if own.mean() > random.mean() - .5 * random.std(0).mean() - 1e-9 - 1e-5 * np.abs(own).mean():
         return None
