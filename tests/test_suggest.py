@@ -1,4 +1,7 @@
 "What an environment is best begun with"
+from dataclasses import replace
+from functools import partial
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -6,7 +9,7 @@ import pytest
 import rlbench
 from rlbench.buffers.datasets import save_ring
 from rlbench.buffers.ring import Ring
-from rlbench.core.spaces import Spec
+from rlbench.core.spaces import Spec, in_rows
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.registration import TEAMS
@@ -28,7 +31,7 @@ MIXED = gym.spaces.Dict(side=gym.spaces.Discrete(2), force=gym.spaces.Box(-1, 1,
     (BOX, gym.spaces.Box(-1, 1, (2,)), 90, ["crossq", "sac"]),
     (BOX, gym.spaces.Box(-1, 1, (2,)), 900, ["sac", "ppo"]),
     (BOX, gym.spaces.Box(-1, 1, (2,)), 90_000, ["ppo", "sac"]),
-    (BOX, gym.spaces.MultiDiscrete([2, 3]), 900, ["ppo", "reinforce"]),
+    (BOX, gym.spaces.MultiDiscrete([2, 3]), 900, ["ppo", "trpo"]),
     (BOX, MIXED, 90_000, ["ppo", "sac"]),
     (MASKED, gym.spaces.Discrete(2), 900, ["dqn", "ppo"]),
     (PICTURE, gym.spaces.Discrete(2), 90_000, ["ppo", "pqn"]),
@@ -152,3 +155,50 @@ def test_what_it_cannot_look_at(env, told):
 def test_the_workbench_says_who_knows_which_algorithm():
     with pytest.raises(ConfigError, match="rlbench.suggest"):
         rlbench.Workbench("CartPole-v1")
+
+
+class Endless(Own):
+    "Never ends, and takes what it is given"
+    def __init__(self, size=3, action_space=gym.spaces.Discrete(2)):
+        self.observation_space = gym.spaces.Box(-1, 1, (size,))
+        self.action_space = action_space
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(self.observation_space.shape, np.float32), {}
+
+    def step(self, act):
+        return np.zeros(self.observation_space.shape, np.float32), float(np.sum(act) > 0), False, False, {}
+
+
+def test_the_line_that_is_proposed_runs_as_it_stands():
+    found = suggest(Endless, seconds=.4, env_settings=dict(size=2))
+    for choice in found.choices:
+        assert choice.call == f"rlbench.train(Endless, {choice.algo!r}, env_settings={{'size': 2}})"
+        assert eval(choice.call.replace(")", ", steps=1, progress=False)")).steps
+    assert found.env == "Endless"
+    for env in (lambda: Endless(), partial(Endless, size=2), Maker()):
+        assert "rlbench.train(env, " in repr(suggest(env, seconds=.2))
+
+
+class Maker:
+    "Makes environments when it is called"
+    def __call__(self):
+        return Endless()
+
+
+def test_an_environment_without_an_end_is_told():
+    found = suggest(Endless, seconds=.1)
+    many = {who: replace(chance, steps=2_000) for who, chance in found.chances.items()}
+    assert "in 2,000 steps no episode ended. Where none ever does, put gymnasium" in repr(replace(found, chances=many))
+    assert "TimeLimit" not in repr(suggest("Pendulum-v1", seconds=.2))
+
+
+@pytest.mark.parametrize("space, expected", [
+    (gym.spaces.MultiDiscrete([2, 3]), {"ppo", "trpo"}),
+    (gym.spaces.MultiBinary(3), {"ppo", "trpo"}),
+    (gym.spaces.Box(-np.inf, np.inf, (2,)), {"ppo", "trpo"}),
+    (gym.spaces.Discrete(3, start=1), {"ppo", "sac"}),
+    (gym.spaces.Box(-1, 1, (2, 2)), {"ppo", "sac"}),
+])
+def test_what_is_suggested_for_other_actions(space, expected):
+    assert {name for name, _ in methods(Spec(BOX, in_rows(space), 1), None, 90_000)[:2]} == expected

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EXTRAS', 'module_at', 'environments_in', 'from_code', 'not_installed', 'known', 'creator_of', 'Maker', 'Source',
-           'Ready', 'with_frames', 'find', 'make', 'restorable', 'check_env']
+           'Ready', 'name_of_source', 'with_frames', 'find', 'make', 'restorable', 'check_env']
 
 # %% ../../nbs/1_envs/105_find.ipynb #f2d27304
 import contextlib
@@ -282,6 +282,13 @@ def checked_settings(settings):
     raise EnvProblem("env_settings: expected a dictionary for the environment's constructor, such as "
                      f"{{'render_mode': 'rgb_array'}}, got {settings!r}")
 
+# %% ../../nbs/1_envs/105_find.ipynb #07435308
+def name_of_source(env):
+    "What an environment is called: its id, or the name of what makes it"
+    if isinstance(env, str): return env
+    maker = env.func if isinstance(env, partial) else env
+    return getattr(maker, "__name__", type(maker).__name__)
+
 # %% ../../nbs/1_envs/105_find.ipynb #ac45f45a
 def with_frames(env, frame_stack, **settings):
     "The source of an environment that shows its last so many frames"
@@ -299,12 +306,8 @@ def find(env, settings):
             raise EnvProblem(f"env_settings {', '.join(settings)}: {env.id} is made already, and nobody takes them")
         return Ready(env)
     if "frame_stack" in settings: return with_frames(env, **settings)
-    own = env
-    maker = env.func if isinstance(env, partial) else env
-    name = getattr(maker, "__name__", type(maker).__name__)
-    if isinstance(env, str):
-        own = from_code(TEAMS.get(env, env))
-        name = env
+    own = from_code(TEAMS.get(env, env)) if isinstance(env, str) else env
+    name = name_of_source(env)
     if callable(own):
         return Source(name, partial(made_by, name, own, settings), settings=settings)
     if not isinstance(env, str): raise no_source(env)
