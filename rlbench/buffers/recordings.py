@@ -5,13 +5,14 @@
 # %% auto #0
 __all__ = ['FINITE_COLUMNS', 'mapped', 'Recorder', 'start_recording', 'check_noted', 'noted_counts', 'recorded_positions',
            'check_whole_column', 'recorded_columns', 'wrong_value', 'check_values', 'open_recording', 'is_minari',
-           'read_memory', 'check_new', 'write_memory']
+           'read_memory', 'memory_given', 'check_new', 'write_memory']
 
 # %% ../../nbs/3_buffers/37_recordings.ipynb #f2000004
 import json
 import math
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 
@@ -223,6 +224,10 @@ def read_memory(name): # path, or the id of a Minari data set
         return from_minari(minari_package().MinariDataset(path / "data") if path.exists() else str(name))
     if (path / "ring.json").exists(): return open_recording(path).twin()
     return read_lines(path) if path.suffix == ".jsonl" else load_ring(path)
+
+def memory_given(given):
+    "A memory that is given, or the one that stands under a name"
+    return read_memory(given) if isinstance(given, (str, Path)) else given
 
 # %% ../../nbs/3_buffers/37_recordings.ipynb #ffb9ed4e
 def check_new(name):

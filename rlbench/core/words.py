@@ -240,10 +240,11 @@ class ConfigError(ValueError):
 
 # %% ../../nbs/0_core/00_words.ipynb #fde7dc86
 def nearest(word, known):
-    "The known word that is most like this one, else one that it is a part of, or None"
-    known = list(known)
-    found = difflib.get_close_matches(str(word), known, n=1) or [one for one in known if str(word) in str(one)]
-    return found[0] if found and word else None
+    "The known word that is most like this one, else one that it is a part of, or None; capitals do not count"
+    meant = str(word).casefold()
+    known = {str(one).casefold(): one for one in known}
+    found = difflib.get_close_matches(meant, known, n=1) or [one for one in known if meant in one]
+    return known[found[0]] if found and word else None
 
 # %% ../../nbs/0_core/00_words.ipynb #6ff8356a
 def unknown(what, word, known):

@@ -124,13 +124,21 @@ def look_at(vec):
         vec.env = AnsweringVector(vec.env, vec.id)
     return vec if is_known(vec) else AnsweringVecEnv(vec)
 
+# %% ../../nbs/1_envs/105_find.ipynb #72fdad7c
+def meant(own, settings):
+    "What was perhaps meant by settings that a function does not take, in words"
+    try: takes = inspect.signature(own).parameters
+    except ValueError: return ""           # written in C
+    near = [nearest(name, takes) for name in settings if name not in takes]
+    return "".join(f"; did you mean {name!r}?" for name in near if name)
+
 # %% ../../nbs/1_envs/105_find.ipynb #7a72fcea
 def check_call(name, own, settings):
     "EnvProblem where a function or class does not take these settings"
     try: inspect.signature(own).bind(**settings)
     except TypeError as problem:
         given = f"env_settings {', '.join(settings)}" if settings else "no env_settings"
-        raise EnvProblem(f"{name} was not made with {given}: {problem}") from None
+        raise EnvProblem(f"{name} was not made with {given}: {problem}{meant(own, settings)}") from None
     except ValueError:
         pass                               # written in C, it does not say what it takes
 
@@ -212,7 +220,8 @@ class Source:
         except Exception as problem:
             if not self.settings or isinstance(problem, EnvProblem): raise
             given = ", ".join(self.settings)
-            raise EnvProblem(f"{self.id} was not made with env_settings {given}: {problem}") from problem
+            hint = meant(creator_of(self.spec), self.settings) if self.spec else ""
+            raise EnvProblem(f"{self.id} was not made with env_settings {given}: {problem}{hint}") from problem
 
     def build(self, num_envs, native, checked):
         quick = native and num_envs > 1 and self.spec and self.spec.vector_entry_point

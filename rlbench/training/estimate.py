@@ -19,7 +19,8 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from ..buffers.ring import Ring
+from ..buffers.datasets import check_ring
+from ..buffers.recordings import memory_given
 from ..core.batch import Batch, as_numpy
 from ..core.forms import told_form
 from ..core.settings import fits, whole_number
@@ -326,8 +327,7 @@ def judged_policy(policy, greedy):
 # %% ../../nbs/6_training/651_estimate.ipynb #fbb94d6a
 def check_memory_told(memory, behaviour):
     "ConfigError where a memory lacks what estimates are made of"
-    if not isinstance(memory, Ring):
-        raise ConfigError(f"estimate: memory: expected a Ring, such as load_ring(file), got {type(memory).__name__}")
+    check_ring("estimate: memory", memory)
     needed = {"obs", "act", "rew", "term", "trunc", "next_obs"} | ({"logp"} if behaviour is None else set())
     missing = sorted(needed - set(memory.rows or needed))
     if missing == ["logp"]:
@@ -396,7 +396,7 @@ def judged_by(evidence, method, groups):
 
 # %% ../../nbs/6_training/651_estimate.ipynb #4fbbff0b
 def estimate(policy,        # Trainer, run, Policy, or function: observations (B, …) -> probabilities (B, A)
-             memory,        # a Ring with whole episodes of whoever was watched
+             memory,        # a Ring, or its file, with whole episodes of whoever was watched
              method="dr",   # is, pdis, wis, wpdis, dm or dr
              gamma=None,    # discount; None: the policy's own
              greedy=True,   # the policy's most likely action, or as it acts in training
@@ -404,6 +404,7 @@ def estimate(policy,        # Trainer, run, Policy, or function: observations (B
              groups=200):   # of episodes, left out one after the other for the interval; each by itself if so few
     "What a policy would return, by what another one did -> Estimate; ConfigError says what is missing"
     check_method(method)
+    memory = memory_given(memory)
     check_memory_told(memory, behaviour)
     judged = judged_policy(policy, greedy)
     evidence = evidence_of(

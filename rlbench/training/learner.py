@@ -7,9 +7,8 @@ __all__ = ['NotFinite', 'wrong_parts', 'check_weights', 'Group', 'FlatGroup', 'g
            'Learner', 'is_named', 'told_parts', 'flaw_of_loss', 'OwnLearner', 'TableLearner', 'learner_for']
 
 # %% ../../nbs/6_training/61_learner.ipynb #01dcb49b
-import math
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 
 import gymnasium as gym
 import numpy as np
@@ -20,8 +19,9 @@ from torch.linalg import vector_norm
 from torch.nn.utils import clip_grad_norm_
 
 from ..algos.algorithm import Taken
+from ..buffers.datasets import check_ring
 from ..buffers.recordings import Recorder, wrong_value
-from ..buffers.ring import ClosedRing, Ring
+from ..buffers.ring import ClosedRing
 from ..core.batch import Batch, as_numpy, columns, each
 from ..core.schedules import at, schedules
 from ..core.settings import whole_number
@@ -61,11 +61,11 @@ class Group:
         self.parameters = list(parameters)
         self.names = [str(i) for i, _ in enumerate(self.parameters)]
         self.optimiser = make(self.parameters)
-        self.max_grad_norm = math.inf
+        self.max_grad_norm = inf
 
     def pace(self, lr, max_grad_norm):
         "Step at this rate from now on; gradients longer than `max_grad_norm` (None: any) are shortened to it"
-        self.max_grad_norm = max_grad_norm or math.inf
+        self.max_grad_norm = max_grad_norm or inf
         for settings in self.optimiser.param_groups:
             settings["lr"] = lr
 
@@ -221,9 +221,7 @@ def memory_for(settings, spec, given):
                           "(--memory FILE)")
     if settings.exact:
         raise ConfigError(f"{settings.name} plans with a model and learns from no memory; leave memory out")
-    if not isinstance(given, Ring):
-        raise ConfigError(f"memory: expected a Ring, such as trainer.learner.memory or load_ring(file), "
-                          f"got {type(given).__name__}")
+    check_ring("memory", given)
     wrong = misfit(given, spec, settings.reads)
     if wrong:
         raise ConfigError(f"the memory that is given does not fit the environment: {wrong}")

@@ -93,6 +93,8 @@ def known_number(name):
 # %% ../../nbs/6_training/6375_meanings.ipynb #c04a31ed
 def explained(config, name, algos):
     "All that is known of the name of a setting or a number -> Explanations; ConfigError names the nearest"
+    if not isinstance(name, str):
+        raise ConfigError(f"which setting or number? Expected a name such as 'gamma', got {name!r}")
     known = known_number(name)
     found = Explanations([MEANINGS[known].of(algos)] if known else [])
     if known is None and "." not in name and name not in config.names:

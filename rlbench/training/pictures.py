@@ -84,7 +84,7 @@ def kind_of_film(path):
     "What a name's ending says, as Pillow calls it; ConfigError for endings of anything else"
     suffix = Path(str(path)).suffix.lower()
     if suffix in KINDS: return KINDS[suffix]
-    raise ConfigError(f"--output {path}: expected a name that ends in {', '.join(KINDS)}")
+    raise ConfigError(f"{path}: expected a name that ends in {', '.join(KINDS)}")
 
 # %% ../../nbs/6_training/655_pictures.ipynb #86400b85
 def ffmpeg():

@@ -17,9 +17,8 @@ import numpy as np
 import torch
 
 from ..algos.algorithm import get
-from ..buffers.datasets import returns_in
+from ..buffers.datasets import check_ring, returns_in
 from ..buffers.recordings import read_memory
-from ..buffers.ring import Ring
 from ..core.batch import TextTable
 from ..core.settings import fits
 from ..core.spaces import SpaceProblem, cells, parts_of
@@ -384,8 +383,7 @@ def check_asked(env, seconds, memory):
     if not fits(float, seconds) or not seconds > 0:
         raise ConfigError(f"suggest: seconds = {seconds!r}: expected a number above 0")
     if memory is None: return
-    if not isinstance(memory, Ring):
-        raise ConfigError(f"suggest: memory: expected a Ring, such as load_ring(file), got {type(memory).__name__}")
+    check_ring("suggest: memory", memory)
     if not len(memory):
         raise ConfigError("suggest: the memory that is given is empty")
     if env is None:

@@ -10,12 +10,11 @@ __all__ = ['check_operable', 'without_numbers', 'forget_numbers', 'drawn_anew', 
 import copy
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from ..buffers.datasets import poured
-from ..buffers.recordings import read_memory
+from ..buffers.recordings import memory_given
 from ..buffers.surgery import copy_rows, cut_rows, marked, put_rows, rows_given
 from ..core.batch import Batch
 from ..core.settings import fits
@@ -95,7 +94,7 @@ def duplicate_rows(learner, rows, times=1):
 # %% ../../nbs/6_training/616_surgery.ipynb #dd67ac5a
 def rows_from(learner, given): # columns {name: (n, ...)}, a memory, or the name of a file or data set
     "Rows (n, ...) from outside as a learner's memory holds them; ValueError where they do not fit"
-    if isinstance(given, (str, Path)): given = read_memory(given)
+    given = memory_given(given)
     if learner.memory.places is None:
         raise ValueError("an empty memory has no rows yet, and knows no columns: take a step first")
     rows = rows_given(learner.memory, given)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..algos.algorithm import Algorithm
-from ..buffers.recordings import read_memory
+from ..buffers.recordings import memory_given
 from ..core.config import Config, add_file, read_config
 from ..core.settings import changed, check_flags, check_function
 from ..core.state import FileProblem, read_tree, reading, write_text
@@ -104,9 +104,7 @@ def memory_from(given):
     "A memory that is given, read where it is a file; {behaviour: memory} likewise; None where there is none"
     if isinstance(given, dict):
         return {who: memory_from(one) for who, one in given.items()}
-    if isinstance(given, (str, Path)):
-        return read_memory(given)
-    return given
+    return memory_given(given)
 
 # %% ../../nbs/6_training/68_train.ipynb #46606a19
 def is_one_name(text):

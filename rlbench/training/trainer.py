@@ -153,7 +153,7 @@ class Explained(Stepwise):
     def explain(self, key):
         "What a setting or a number means; of action_scale, how networks' outputs become actions"
         if key == "action_scale": return action_scale(self.actors)
-        who = key.rpartition("/")[0]
+        who = str(key).rpartition("/")[0]
         actors = [self.actors[who]] if who in self.actors else self.actors.values()
         found = explained(self.config, key, [actor.algo.name for actor in actors])
         return found[0] if len(found) == 1 else found
@@ -382,6 +382,9 @@ def load(path, env=None, # what makes the environment, where the run was made fr
     "The trainer that was saved; FileProblem says what is missing"
     path = path_of(path)
     check_flags(fresh_episodes=fresh_episodes)
+    kept = sorted((path / "checkpoints").glob("*.rlb"))
+    if kept:
+        raise FileProblem(f"{path}: is a run's folder, expected a file in it such as {kept[-1]}")
     tree = read_tree(path, kind="checkpoint")
     check_complete(path, tree)
     try:
