@@ -1,5 +1,6 @@
 "One setting says what stands before the last layer, in every algorithm with networks; others do not have it"
 import pickle
+from functools import partial
 from itertools import combinations
 
 import gymnasium as gym
@@ -11,6 +12,7 @@ from torch import nn
 from rlbench.algos.algorithm import algorithms, get
 from rlbench.algos.replay import Noticing
 from rlbench.core.spaces import AGENT, SpaceProblem
+from rlbench.core.stats import RunningNorm
 from rlbench.core.words import ConfigError
 from rlbench.policies import bodies
 from rlbench.policies.bodies import BODIES
@@ -226,10 +228,10 @@ def test_moments_are_those_of_the_rows_that_were_learned_from(name):
         torch.testing.assert_close(norm.var, var)
 
 
-@pytest.mark.parametrize("env", [Seeing, lambda **_: Sized(gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (2,))))])
+@pytest.mark.parametrize("env", [Seeing, lambda **_: Sized(gym.spaces.Dict(a=gym.spaces.Discrete(2)))])
 @pytest.mark.parametrize("name", ["dqn", "sac"])
 def test_what_has_no_moments_is_told_of(name, env):
-    with pytest.raises(SpaceProblem, match="normalize_obs needs observations that are numbers in a Box"):
+    with pytest.raises(SpaceProblem, match="normalize_obs needs observations with numbers in a Box"):
         Trainer(env, name, normalize_obs=True, **small(get(name)))
 
 
@@ -238,6 +240,53 @@ class Sized(Seeing):
 
     def __init__(self, space=gym.spaces.Box(-np.inf, np.inf, (2,))):
         self.observation_space = space
+
+
+class Parted(gym.Env):
+    "Numbers of different sizes, in parts or all in a row"
+    row = gym.spaces.Box(-np.inf, np.inf, (3,))
+    parts = gym.spaces.Dict(far=gym.spaces.Box(-np.inf, np.inf, (2,)),
+                            near=gym.spaces.Dict(high=gym.spaces.Box(-np.inf, np.inf, ())))
+
+    def __init__(self, act, in_parts):
+        self.action_space = act
+        self.in_parts = in_parts
+        self.observation_space = self.parts if in_parts else self.row
+
+    def seen(self):
+        drawn = (self.np_random.normal(size=3) * [1e3, 1, 1e-3] + 5).astype(np.float32)
+        return dict(far=drawn[:2], near=dict(high=drawn[2])) if self.in_parts else drawn
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.seen(), {}
+
+    def step(self, act):
+        return self.seen(), float(np.mean(act)), bool(self.np_random.random() < .1), False, {}
+
+
+NORMED = [name for name in WITH if "normalize_obs" in get(name).__dataclass_fields__
+          and not (get(name).offline or get(name).imitates)]
+
+
+def running(trainer):
+    return [norm for norm in trainer.learner.nets.modules() if isinstance(norm, RunningNorm)]
+
+
+@pytest.mark.parametrize("name", NORMED)
+def test_parts_of_an_observation_are_normalised_as_in_a_row(name, tmp_path):
+    kind = gym.spaces.Discrete(2) if HOME[name].env == "CartPole-v1" else gym.spaces.Box(-1, 1, (1,))
+    ways = [partial(Parted, kind, in_parts) for in_parts in (True, False)]
+    parted, row = (Trainer(way, name, normalize_obs=True, **small(get(name))) for way in ways)
+    for trainer in (parted, row):
+        trainer.until("update", 6)
+    for mine, its in zip(parted.learner.nets.parameters(), row.learner.nets.parameters(), strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-2, atol=1e-3)     # sums in another order; a stream's steps are long
+    far, high = running(parted)[:2]
+    assert len(running(parted)) == 2 * len(running(row))
+    torch.testing.assert_close(torch.cat([far.mean, high.mean.view(1)]), running(row)[0].mean)
+    parted.save(tmp_path / "run.rlb")
+    assert load(tmp_path / "run.rlb", env=ways[0]).digest() == parted.digest()
 
 
 MIXED = gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Box(-1, 1, (1,))])

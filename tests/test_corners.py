@@ -312,11 +312,9 @@ def test_rewards_and_ends_may_be_numbers_of_numpy(told, over):
     assert trainer.env.episodes[AGENT].mean_return == 2
 
 
-@pytest.mark.parametrize("space", [gym.spaces.Box(-1, 1, (0,)), gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (0, 2)),
-                                                                                b=gym.spaces.Discrete(2))])
 @pytest.mark.parametrize("algo", ["ppo", "dqn"])
-def test_an_observation_may_hold_nothing(space, algo, tmp_path):
-    make = partial(Seen, space)
+def test_a_part_of_an_observation_may_hold_nothing(algo, tmp_path):
+    make = partial(Seen, gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (0, 2)), b=gym.spaces.Discrete(2)))
     settings = dict(n_steps=8) if algo == "ppo" else dict(learning_starts=8, batch_size=4)
     trainer = Trainer(make, algo, hidden=(4,), **settings).run(steps=20)
     trainer.save(tmp_path / "run.rlb")

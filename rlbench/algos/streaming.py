@@ -23,7 +23,7 @@ from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..policies.bodies import Bodied
-from ..policies.encoders import Normaliser, encoder, has_moments
+from ..policies.encoders import Normaliser, encoder, norm_of
 from ..policies.networks import Perceptron, linears
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #ed7d2648
@@ -93,8 +93,8 @@ def sparsen(layer,     # nn.Linear or a convolution
 # %% ../../nbs/4_algos/422_streaming.ipynb #1b86ea54
 def online_norm(space,
                 wanted):# the setting normalize_obs
-    "An encoder for observations of a Box: numbers by their running mean and deviation; others are encoded as always"
-    return Normaliser(space) if wanted and has_moments(space) else "auto"
+    "An encoder of observations: numbers by their running mean and deviation, where there are any; others as always"
+    return Normaliser(space) if wanted and norm_of(space) is not None else "auto"
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #d2ee9d2b
 def if_any(encode):

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['CNNS', 'AsFloat', 'OneHot', 'conv', 'missing', 'CNN', 'picture_kind', 'AsChannels', 'as_one_picture', 'has_moments',
-           'Normaliser', 'Together', 'size_of', 'box_encoder', 'module_for', 'encoder']
+           'PartNorms', 'norm_of', 'named_norms', 'Normaliser', 'Together', 'size_of', 'box_encoder', 'module_for',
+           'encoder']
 
 # %% ../../nbs/2_policies/21_encoders.ipynb #695084c7
 import math
@@ -122,13 +123,44 @@ def has_moments(space):
     "True for observations that are numbers, each with a mean and a deviation of its own"
     return isinstance(space, gym.spaces.Box) and space.dtype != np.bool_ and not picture_kind(space)
 
+class PartNorms(nn.Module):
+    "Running moments of those parts of an observation that are numbers; the others stay as they are"
+
+    def __init__(self, norms): # {name: RunningNorm or PartNorms}
+        super().__init__()
+        self.names = list(norms)
+        self.norms = nn.ModuleList(norms.values())
+
+    def update(self, obs):
+        for name, norm in zip(self.names, self.norms): norm.update(obs[name])
+
+    def forward(self, obs):
+        return {**obs, **{name: norm(obs[name]) for name, norm in zip(self.names, self.norms)}}
+
+# %% ../../nbs/2_policies/21_encoders.ipynb #272e74e6
+def norm_of(space):
+    "Running moments for all numbers of an observation; None where it has none"
+    if has_moments(space): return RunningNorm(space.shape)
+    norms = {name: norm_of(part) for name, part in (parts_of(space) or {}).items() if name != "action_mask"}
+    norms = {name: norm for name, norm in norms.items() if norm is not None}
+    return PartNorms(norms) if norms else None
+
+def named_norms(norm, name=""): # a RunningNorm or PartNorms
+    "(name of its part, RunningNorm) of all that is normalised; a part of a part has dots in its name"
+    if isinstance(norm, RunningNorm): return [(name, norm)]
+    parts = zip(norm.names, norm.norms)
+    return [found for part, one in parts for found in named_norms(one, f"{name}.{part}".strip("."))]
+
+# %% ../../nbs/2_policies/21_encoders.ipynb #e2714314
 class Normaliser(nn.Sequential):
-    "An encoder for observations of a Box: each number by its running mean and deviation; SpaceProblem for others"
+    "Every number of an observation by its running mean and deviation; SpaceProblem where there is none"
 
     def __init__(self, space):
-        if not has_moments(space):
-            raise SpaceProblem(f"normalize_obs needs observations that are numbers in a Box, got {space}")
-        super().__init__(RunningNorm(space.shape), nn.Flatten() if space.shape else nn.Unflatten(0, (-1, 1)))
+        norm = norm_of(space)
+        if norm is None:
+            raise SpaceProblem(f"normalize_obs needs observations with numbers in a Box, got {space}")
+        in_rows = {None: nn.Identity(), (): nn.Unflatten(0, (-1, 1))}     # parts wait for their encoders
+        super().__init__(norm, in_rows.get(space.shape, nn.Flatten()))
 
     def notice(self, rows, gamma): # Batch of rows that were learned from; gamma is for rewards
         "Count their observations in what is usual"
@@ -192,6 +224,8 @@ def encoder(space,          # of observations
             generator=None, # torch.Generator for the weights, if there are any
             how="auto"):    # auto | flat | nature | small, or a module of yours: observations -> (B, size)
     "(module: observations (B, ...) -> (B, size), size) for an observation space"
+    if isinstance(how, Normaliser) and parts_of(space):
+        how = nn.Sequential(how, module_for(space, generator, "auto"))
     if isinstance(how, nn.Module): return how, size_of(how, space)
     made = module_for(space, generator, how)
     try:

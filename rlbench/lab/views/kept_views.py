@@ -9,13 +9,13 @@ __all__ = ['parts_of_type', 'draw_moments', 'MomentsView', 'UnitView', 'trace_le
 import numpy as np
 
 from ...algos.streaming import RewardScale, WeightTraces
-from ...core.stats import RunningNorm
 from ..pictures.drawing import draw_horizontal_bars, short
 from ..pictures.figures import cover
 from ..pictures.scene import Sheet
 from .part_histories import Story, draw_story
 from .updates import layer_of
 from .views import View
+from ...policies.encoders import Normaliser, named_norms
 
 # %% ../../../nbs/8_lab/2_views/29_kept_views.ipynb #9476ebbf
 def parts_of_type(trainer, who, kind):
@@ -23,15 +23,15 @@ def parts_of_type(trainer, who, kind):
     return [part for part in trainer.actors[who].nets.modules() if isinstance(part, kind)]
 
 # %% ../../../nbs/8_lab/2_views/29_kept_views.ipynb #fa3ec3e6
-def draw_moments(sheet, norm, most):
-    "The first dimensions of a RunningNorm, one below the other"
-    means = norm.mean.flatten().tolist()
-    deviations = norm.var.sqrt().flatten().tolist()
-    for right, head in ((100, "dimension"), (220, "mean"), (340, "deviation")):
-        sheet.text(right, 8, head, "ra", 11)
-    for i, (mean, deviation) in enumerate(list(zip(means, deviations))[:most]):
-        for right, word in ((100, str(i)), (220, f"{mean:.4g}"), (340, f"{deviation:.4g}")):
-            sheet.text(right, 30 + i * 20, word, "ra")
+def draw_moments(sheet, norms, most): # [(name of a part, RunningNorm)]
+    "The first dimensions, one below the other"
+    lines = []
+    for name, norm in norms:
+        numbers = zip(norm.mean.flatten().tolist(), norm.var.sqrt().flatten().tolist())
+        lines += [(f"{name} {i}".strip(), f"{mean:.4g}", f"{std:.4g}") for i, (mean, std) in enumerate(numbers)]
+    for i, line in enumerate([("dimension", "mean", "deviation"), *lines[:most]]):
+        for right, word in zip((150, 260, 370), line):
+            sheet.text(right, 8 + i * 20, word, "ra")
 
 # %% ../../../nbs/8_lab/2_views/29_kept_views.ipynb #60e1b607
 class MomentsView(View):
@@ -43,16 +43,16 @@ class MomentsView(View):
 
     @classmethod
     def fits(cls, trainer, who):
-        return bool(parts_of_type(trainer, who, RunningNorm))
+        return bool(parts_of_type(trainer, who, Normaliser))
 
     def begin(self, trainer):
         "Nothing is remembered"
 
     def draw(self, trainer, moving):
-        norm = parts_of_type(trainer, self.who, RunningNorm)[0]
+        norms = named_norms(parts_of_type(trainer, self.who, Normaliser)[0][0])
         sheet = Sheet()
-        draw_moments(sheet, norm, self.most)
-        self.said = norm.extra_repr()
+        draw_moments(sheet, norms, self.most)
+        self.said = "; ".join(f"{name} {norm.extra_repr()}".strip() for name, norm in norms)
         self.show(sheet, moving)
 
 
