@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['WORDS', 'hp', 'kinds_of', 'range_words', 'kinds_words', 'Setting', 'owner_of', 'told_of', 'check_default',
-           'fields_of', 'as_number', 'fits', 'entries', 'whole_number', 'check_function', 'check_flags', 'numbers_of',
-           'allows', 'check', 'parse_value', 'plain', 'to_plain', 'from_plain', 'changed']
+           'fields_of', 'as_number', 'fits', 'entries', 'whole_number', 'check_function', 'check_keywords',
+           'check_flags', 'numbers_of', 'allows', 'check', 'parse_value', 'plain', 'to_plain', 'from_plain', 'changed']
 
 # %% ../../nbs/0_core/04_settings.ipynb #dd46651a
 import ast
@@ -176,6 +176,14 @@ def check_function(what, function, *of):
         raise ValueError(f"{what}: {name} cannot be called so ({problem}); {wanted}") from None
     except ValueError:
         pass                               # written in C, and silent about its arguments
+
+# %% ../../nbs/0_core/04_settings.ipynb #21e9c531
+def check_keywords(what, function, given):
+    "ValueError names the first keyword that a function has no argument for; its first argument is given by place"
+    known = [*inspect.signature(function).parameters][1:]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{what}: {unknown('argument', name, known)}")
 
 # %% ../../nbs/0_core/04_settings.ipynb #2841e905
 def check_flags(**flags):

@@ -31,7 +31,7 @@ class Streams:
     def __init__(self, seed):
         self.seed = int(seed)
         self.generators = {}
-        self.lent = set()   # names of those that count only once somebody has drawn from them
+        self.lent = {}      # generators by name that are no part of the state
 
     def grown(self, name):
         "A generator at its start"
@@ -43,9 +43,8 @@ class Streams:
         return self.generators[name]
 
     def lend(self, name):
-        "The same, for somebody who may never draw from it"
-        self.lent.add(name)
-        return self[name]
+        "One for somebody who draws beside the run: what he draws changes nothing in it"
+        return self.lent.setdefault(name, self.grown(name))
 
     def torch(self, name):
         "A torch generator seeded by the next number of the stream"
@@ -53,8 +52,7 @@ class Streams:
 
     def state(self):
         states = {name: rng.bit_generator.state for name, rng in self.generators.items()}
-        idle = {name for name in self.lent & states.keys() if states[name] == self.grown(name).bit_generator.state}
-        return dict(seed=self.seed, generators={name: inner for name, inner in states.items() if name not in idle})
+        return dict(seed=self.seed, generators=states)
 
     def restore(self, tree):
         "Go back, in place: whoever holds one of the generators goes back with it"

@@ -250,7 +250,7 @@ def nearest(word, known):
 def unknown(what, word, known):
     "The message for a word that is none of the known"
     known = list(known)
-    there = f"There are: {', '.join(known)}"
+    there = f"There are: {', '.join(known) or 'none'}"
     ours = translations(word, known) if what == "setting" else {}
     if ours:
         libraries = sorted({library for found in ours.values() for library in found}, key=LIBRARIES.index)

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from ..buffers.ring import cut_newest
+from ..core.settings import fits
 from ..core.spaces import from_columns
 from ..core.words import ConfigError, unknown
 from ..envs.actions import action_names
@@ -114,7 +115,8 @@ def state_shown(trainer, who, obs, state):
     env = trainer.env
     if state is not None:
         names = [name for name, *_ in state_names(env.single)]
-        if np.shape(state) != (len(names),) or not names:
+        numbers = np.array(state, object)
+        if not names or numbers.shape != (len(names),) or not all(fits(float, one) for one in numbers):
             told = f"the {len(names)} numbers {', '.join(names)}" if names else "obs=; its states have no names"
             raise ValueError(f"place: state {state!r} of {env.id}: expected {told}")
         obs = shown_in(env.single, state).astype(np.float32)

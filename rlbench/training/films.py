@@ -146,7 +146,8 @@ def check_shape(path, k, seed=1, max_steps=500, fps=20, width=160, frames=100):
     whole_number("film: k", k, low=1)
     whole_number("film: seed", seed)
     whole_number("film: max_steps", max_steps, low=1)
-    whole_number("film: width", width, low=40)
+    if not 40 <= whole_number("film: width", width) <= 4000:
+        raise ValueError(f"film: width = {width}: expected a whole number of pixels from 40 to 4,000")
     whole_number("film: frames", frames, low=1)
     if not fits(float, fps) or not .01 <= fps <= 1000:
         raise ValueError(f"film: fps = {fps!r}: expected a number from 0.01 to 1,000")

@@ -11,7 +11,7 @@ import numpy as np
 from ...buffers.datasets import get_column, poured, set_column
 from ...buffers.surgery import kept_whole
 from ...core.batch import columns
-from ...core.settings import fits
+from ...core.settings import check_keywords, fits, whole_number
 from ...core.words import unknown
 from ..time.accounts import explain_update
 from ..views.advice import advice
@@ -25,6 +25,7 @@ from ..views.rollouts import rollout_from
 from .selections import Selection, numbers_meant
 from .taking_over import act_by_hand, place_by_hand, tune_by_hand
 from .uses import WhyDrawn, counted_again, uses_of
+from ...training.evaluate import evaluate
 from ...training.hindsight import value_against_return
 from ...training.learner import check_held
 from ...training.visits import chosen_one
@@ -135,13 +136,13 @@ def edit_rows(learner, which, changes):
     memory = learner.memory
     row = rows_meant(learner, which)
     known = dict(columns(memory.places))
-    if not changes:
-        raise ValueError("edit: say what is written, as in edit(3, rew=1.)")
     entries = {}
     for name, value in by_column(changes):
         if name not in known:
             raise ValueError(unknown("column", name, known))
         entries[name] = entry_for(memory, row, name, value)
+    if not entries:
+        raise ValueError("edit: say what is written, as in edit(3, rew=1.)")
     check_entries(learner, row, entries)
     for name, entry in entries.items():
         get_column(memory.places, name)[row] = entry
@@ -276,6 +277,7 @@ class Asking(Keeping):
 
     def rollout(self, obs=None, row=None, who=None, **how):
         "The present greedy policy plays on from a state, elsewhere -> Rollout; arguments as for `rollout_from`"
+        check_keywords("rollout", rollout_from, how)
         def play(trainer):
             return rollout_from(trainer, obs_meant(trainer, who, obs, row), who, **how)
         return self.waited(self.player.look(play))
@@ -286,6 +288,7 @@ class Asking(Keeping):
 
     def value_against_return(self, who=None, **how):
         "What states are thought to be worth, and what comes of them -> Hindsight; arguments as for the function"
+        check_keywords("value_against_return", value_against_return, how)
         return self.waited(self.player.look(lambda trainer: value_against_return(trainer, who, **how)))
 
     def explain_update(self, update=None, who=None):
@@ -294,6 +297,7 @@ class Asking(Keeping):
 
     def evaluate(self, **how):
         "Returns of the policy, greedy if not told otherwise, on fresh environments -> Evaluation; as `evaluate`"
+        check_keywords("evaluate", evaluate, how)
         def play():
             by = watching_evaluations(self.trainer).play(self.trainer, **how).by
             found = by if len(by) > 1 else next(iter(by.values()))
@@ -320,7 +324,7 @@ def why_of(player, row, who, since):
     uses = uses_of(player.trainer, learner.name)
     used = uses.of(player.trainer, found)
     if since is not None:
-        uses = counted_again(player.timeline, learner.name, since)
+        uses = counted_again(player.timeline, learner.name, whole_number("why_drawn: since", since))
         used = uses.tally.hits[found]
     return WhyDrawn(learner, found[0], used[0], uses.since)
 

@@ -60,6 +60,8 @@ class Arranging(Hands):
         "Cards and controls as these fields of a layout say: cards, away, others, hidden, size, side"
         given = fields_given(layout, fields)
         look = given.pop("look", None)
+        if not isinstance(look, (str, type(None))):
+            raise ValueError(f"look = {look!r}: expected a name; wb.look takes another look")
         return self.arranged(lambda now, cards: checked_layout(given, cards, now), look)
 
     def look(self, name):

@@ -116,7 +116,7 @@ class DoctorPanel:
         "Look for what may be wrong with a behaviour, or whoever is shown -> a future of the Diagnosis"
         self.said.value = caption_html("looking …")
         reveal(self.widget)
-        who = who or self.shown()
+        if who is None: who = self.shown()
         asked = self.player.look(lambda trainer: trainer.diagnose(who, **how))
         asked.add_done_callback(self.tell)
         return asked

@@ -107,7 +107,7 @@ def checked_others(layout):
     "ValueError where the fields that are no names are not what they should be"
     if not fits(bool, layout["others"]):
         raise ValueError(f"others = {layout['others']!r}: expected True or False")
-    if layout["side"] not in SIDES:
+    if not isinstance(layout["side"], str) or layout["side"] not in SIDES:
         raise ValueError(unknown("side", layout["side"], SIDES))
     if not fits(float, layout["size"]) or not SIZES[0] <= layout["size"] <= SIZES[1]:
         raise ValueError(f"size = {layout['size']!r}: expected a number from {SIZES[0]} to {SIZES[1]:g}")
@@ -197,9 +197,9 @@ def keep_look(name, layout):
 def drop_look(name):
     "Forget a look of one's own"
     looks = kept_looks()
-    if name in LOOKS:
+    if isinstance(name, str) and name in LOOKS:
         raise ValueError(f"look {name!r} is always there; one's own can be dropped")
-    if name not in looks:
+    if not isinstance(name, str) or name not in looks:
         raise ValueError(unknown("look of your own", name, looks))
     write_looks({other: look for other, look in looks.items() if other != name})
 

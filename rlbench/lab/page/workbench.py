@@ -8,16 +8,19 @@ __all__ = ['trainer_for', 'Workbench']
 # %% ../../../nbs/8_lab/5_page/29_workbench.ipynb #55092345
 import sys
 
-from ...core.words import ConfigError, unknown
+from ...core.settings import check_keywords
+from ...core.words import ConfigError
 from .arranging import Arranging
 from .controls import summary
 from .exports import write_page
+from ..hands.hands import behaviour_of
 from ..time.histories import write_notebook, write_script
 from ..time.journal import snippet
 from .page import Page
 from ..time.player import Player, branched, only_one, this_cell
 from ..time.reels import film_back
 from ...training.by_hand import check_teachable
+from ...training.films import film_of
 from ...training.trainer import Trainer
 
 # %% ../../../nbs/8_lab/5_page/29_workbench.ipynb #d92c67b9
@@ -44,9 +47,7 @@ class Looking(Arranging):
 
     def look_at(self, who):
         "Show another behaviour"
-        names = list(self.trainer.actors)
-        if who not in names: raise ValueError(unknown("behaviour", who, names))
-        self.page.choice.choose(who)
+        self.page.choice.choose(behaviour_of(self.trainer, who))
         return self.told(self.player.ask(lambda: None))
 
     def take_over(self, who=None):
@@ -76,6 +77,7 @@ class Looking(Arranging):
 
     def diagnose(self, who=None, **how): # as for Trainer.diagnose
         "Why a behaviour, or whoever is shown, does not learn -> Diagnosis; the page shows it as well"
+        check_keywords("diagnose", Trainer.diagnose, how)
         return self.waited(self.page.doctor.examine(who, **how))
 
     def explain(self, name):
@@ -105,6 +107,7 @@ class Writing(Looking):
 
     def film(self, path="learning.gif", k=4, **shape):
         "The policy at k moments of this run, side by side -> Film; shape as for `rlbench.film`"
+        check_keywords("film", film_of, shape)
         return self.waited(self.player.look(lambda trainer: film_back(self.player.timeline, path, k, **shape)))
 
 # %% ../../../nbs/8_lab/5_page/29_workbench.ipynb #ec47b7a1

@@ -21,6 +21,7 @@ from ...core.batch import as_numpy, columns
 from ...core.settings import check_function, fits
 from ...core.words import NAMES, unknown
 from .expressions import BadExpression, Expression
+from ..views.rollouts import state_meant
 from ...training.learner import FlatGroup
 from ...training.rule import EVENT_KINDS
 
@@ -215,7 +216,7 @@ class Prefers:
 
     def __init__(self, obs, who, trainer):
         self.text = f"the action preferred at {np.array2string(np.asarray(obs), precision=3)} changes"
-        self.obs = obs
+        self.obs = state_meant(trainer, who, obs)[0]
         self.who = who
         self.before = self.asked(trainer)
 
@@ -247,8 +248,8 @@ class Says:
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #4dd2657d
 def condition(what, trainer):
     "The condition that is meant: 'nan', an expression, or a function"
-    if what == "nan": return NotANumber()
     if isinstance(what, str):
+        if what == "nan": return NotANumber()
         holds = Holds(what, trainer)
         return HoldsOfEach(holds) if len(trainer.env.behaviours) > 1 else holds
     if not callable(what):

@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['is_wrong', 'wrong_rows', 'FirstWrong', 'some_of', 'extremes', 'Witness', 'wrong_weights', 'wrong_columns',
-           'wrong_numbers', 'watched', 'wrong_kept', 'cause']
+           'wrong_numbers', 'left_alone', 'watched', 'wrong_kept', 'cause']
 
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #e2a08e3c
+import contextlib
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ...core.batch import as_numpy, columns
+from ...core.state import snapshot
+from ...training.actor import load_weights
 
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #ba6d190d
 def is_wrong(x):
@@ -124,18 +127,31 @@ def wrong_numbers(tree, at=""):
         yield from wrong_columns({at: np.atleast_1d(as_numpy(tree))}).items()
 
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #219a9918
-def watched(algo, nets, batch):
-    "FirstWrong of an update: of its losses, or of their gradients; None where there is none"
+@contextlib.contextmanager
+def left_alone(learner):
+    "Weights and moments of the optimisers are afterwards as they were"
+    weights = snapshot(learner.nets.state_dict())
+    moments = {name: snapshot(group.optimiser.state_dict()) for name, group in learner.groups.items()}
+    try: yield
+    finally:
+        load_weights(learner.nets, weights)
+        for name, group in learner.groups.items(): group.go_back(moments[name])
+
+# %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #754bc26b
+def watched(learner, batch):
+    "FirstWrong of an update: of its losses, of their gradients, of its steps; None where there is none"
+    nets = learner.nets
     witness = Witness(nets, len(batch))
     moving = [weight for weight in nets.parameters() if weight.requires_grad]    # those of a target do not
-    try:
-        with torch.enable_grad(), witness:
-            for _, loss, _ in algo.losses(nets, batch):
-                witness.backward = True
-                torch.autograd.grad(loss, moving, allow_unused=True, retain_graph=True)
-                witness.backward = False
-    finally:
-        witness.close()
+    with contextlib.closing(witness), left_alone(learner), torch.enable_grad(), witness:
+        for group, loss, named in learner.algo.losses(nets, batch):
+            witness.backward = True
+            torch.autograd.grad(loss, moving, allow_unused=True, retain_graph=True)
+            witness.backward = False
+            if witness.first: break
+            witness.enter(f"the step of {group}")
+            learner.groups[group].step(loss, named)
+            witness.leave()
     return witness.first
 
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #623631e8
@@ -160,5 +176,5 @@ def cause(learner):
     told = [f"{name} in {some_of(rows)}" for name, rows in wrong_columns(batch).items()]
     if told:
         return f"the minibatch of {len(batch)} rows had it already: {'; '.join(told)}"
-    first = None if learner.algo.update else watched(learner.algo, learner.nets, batch)
+    first = None if learner.algo.update else watched(learner, batch)
     return str(first or "")

@@ -117,7 +117,7 @@ def completes(event, what):
 def check_goal(what, n):
     "How often a goal is to come; ValueError where it is no unit and no condition, or comes less than once"
     if callable(what): check_function("until", what, "event")
-    elif what not in UNITS:
+    elif not isinstance(what, str) or what not in UNITS:
         raise ValueError(f"step: {unknown('unit', what, UNITS)}, or a function of an event")
     return whole_number(f"step {what!r}: n", n, low=1)
 

@@ -537,7 +537,7 @@ class Player(Rememberer):
 
     def save(self, path, name=None):
         "Write the run in hand to one file, or another one by its name"
-        return self.look(lambda trainer: (self.forks[name].trainer if name else trainer).save(path))
+        return self.look(lambda trainer: (trainer if name is None else self.forks[name].trainer).save(path))
 
     def load(self, path):
         "Go on with a saved run"

@@ -16,7 +16,8 @@ from ...training.films import check_shape, film_of, steps_text
 # %% ../../../nbs/8_lab/3_time/20_reels.ipynb #e44f1a7f
 def moments_of(timeline, k):
     "(caption, trainer) at k events of a run, evenly from its first to the present; each is closed before the next"
-    events = np.linspace(timeline.at, root_of(timeline.path).since, k).round().astype(int)[::-1]
+    since = root_of(timeline.path).since
+    events = np.linspace(timeline.at, since, min(k, 1 + timeline.at - since)).round().astype(int)[::-1]
     for event in dict.fromkeys(events.tolist()):
         with contextlib.closing(timeline.fork(event)) as twin:
             yield steps_text(twin), twin

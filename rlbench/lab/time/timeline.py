@@ -411,6 +411,12 @@ def way_called(timeline, branch):
     told = ", ".join(f"{number}: {way.since:,} to {way.end:,}" for number, way in enumerate(ways, 1))
     raise ValueError(f"rewind: branch {branch!r}: expected the number of one of {told}")
 
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #4244ed69
+def check_unit(to, n):
+    "ValueError where something is counted, and nobody said what"
+    if n is not None and not isinstance(to, str):
+        raise ValueError(f"rewind: n = {n!r} without a unit; expected an event by its number alone, or 'episode', -1")
+
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #00fa6eee
 class Timeline(Chronicle):
     "Where a run has been, and the way back to each of its events"
@@ -420,6 +426,7 @@ class Timeline(Chronicle):
               branch=None):   # one of its ways, or the number of one from 1; None: this one
         "(branch, events up to there) of a place that is asked for; ValueError where the run never was there"
         branch = way_called(self, branch)
+        check_unit(to, n)
         path = branch.path(branch.end)
         if isinstance(to, str):
             to = nth_from(ends_of(to, path), self.at, n, to)
@@ -432,7 +439,7 @@ class Timeline(Chronicle):
 
     def path_to(self, to=None, n=None, branch=None):
         "The path to a place that is asked for; None: to here"
-        if to is None: return self.path
+        if to is None and n is None: return self.path
         branch, at = self.where(to, n, branch)
         return branch.path(at)
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ...algos.algorithm import algorithms
-from ...core.batch import as_numpy
+from ...core.batch import columns
 from ...core.state import Streams, told_state
 from .again import pay_anything
 from .evidence import Patience, no_better
@@ -38,17 +38,13 @@ def own_methods(algo, parent):
     return sorted({name for name in names if not name.startswith("__")})
 
 # %% ../../../nbs/6_training/638_doctor/74_derived.ipynb #e2a8cb74
-def all_numbers(tree, name=""):
-    "(dotted name, array) of all that a tree of dictionaries and rows holds in numbers"
-    if isinstance(tree, dict):
-        for key, part in tree.items():
-            yield from all_numbers(part, f"{name}.{key}".strip("."))
-    elif isinstance(tree, (np.ndarray, torch.Tensor, int, float)):
-        yield name, np.asarray(as_numpy(tree), float)
+def all_numbers(tree):
+    "{dotted name: array} of all that a tree of dictionaries and rows holds in numbers"
+    return {name: x.astype(float) for name, x in columns(tree) if x.dtype.kind in "biuf"}
 
 def numbers_apart(one, other, share=1e-3):
     "Names of the numbers that both trees have and that differ by more than a share of their size"
-    one, other = (dict(all_numbers(tree)) for tree in (one, other))
+    one, other = map(all_numbers, (one, other))
     wrong = set()
     for name in one.keys() & other.keys():
         a, b = one[name], other[name]

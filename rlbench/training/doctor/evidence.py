@@ -205,7 +205,7 @@ def runs_like(trainer, who,
     "{seed: (n,) last returns} of runs as long as this one, with other seeds"
     found = {}
     first = trainer.settings.seed + 1
-    for seed in range(first, first + whole_number("seeds", seeds, low=0)):
+    for seed in range(first, first + whole_number("diagnose: seeds", seeds)):
         with contextlib.closing(trainer.fresh(seed=seed)) as twin:
             twin.run(trainer.steps)
             found[seed] = last_returns(twin, who)
@@ -221,6 +221,7 @@ def examine(trainer,
     "What there is to be seen of a run -> Examined; the run itself does not notice"
     who = chosen_one(trainer.learners, who)
     steps = whole_number("diagnose: steps", steps, low=1)
+    seed = whole_number("diagnose: seed", seed)
     if not fits(float, seconds) or not seconds > 0:
         raise ConfigError(f"diagnose: seconds = {seconds!r}: expected a number above 0")
     found = {way: recorded(trainer, who, way, steps, seconds, seed) for way in WAYS}
