@@ -144,6 +144,12 @@ class SurfaceGap(ValueSurface):
     def thought(self, trainer, rows):
         return values_apart(*compared(self.forks, trainer, self.who), rows)
 
+# %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #87836267
+def farthest_of(apart, most):
+    "The largest of {name: number}, in their order"
+    farthest = sorted(apart, key=apart.get)[-most:]
+    return {name: apart[name] for name in apart if name in farthest}
+
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #4b111492
 class WeightGap(View):
     "How far the weights of each layer are apart"
@@ -162,10 +168,10 @@ class WeightGap(View):
 
     def draw(self, trainer, moving):
         apart = weights_apart(trainer, self.forks.rival.trainer)
-        shown = list(apart)[:self.most]
+        shown = farthest_of(apart, self.most)
         highest = max(apart.values())
         sheet = Sheet()
-        draw_horizontal_bars(sheet, (8, 6, 396, 230), [apart[name] for name in shown], shown, highest, "weight")
+        draw_horizontal_bars(sheet, (8, 6, 396, 230), [*shown.values()], [*shown], highest, "weight")
         self.said = f"at most {short(highest)}; {len(shown)} of {len(apart)} shown"
         self.show(sheet, moving)
 

@@ -97,11 +97,12 @@ class Lockstep:
 
 # %% ../../../nbs/8_lab/3_time/16_compare.ipynb #55d79374
 def weights_apart(one, two):
-    "{name: largest difference} of the weights of two trainers"
+    "{name: largest difference} of the weights of two trainers, or of their tables where there are no weights"
     found = {}
     for who, learner in one.learners.items():
         theirs = two.learners[who].nets.state_dict()
-        for name, mine in learner.nets.state_dict().items():
+        named = dict(learner.nets.named_parameters()) or learner.nets.state_dict()
+        for name, mine in named.items():
             gap = (mine.double() - theirs[name].double()).abs()
             found[name if len(one.learners) == 1 else f"{who}.{name}"] = float(gap.max()) if gap.numel() else 0.
     return found

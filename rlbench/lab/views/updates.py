@@ -236,10 +236,11 @@ def target_terms(last, gamma):
                  error=target - estimate)
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #196503eb
-def sum_text(terms, i):
+def sum_text(terms, i, gamma):
     "The target of one row as a sum, in words"
     row = {name: float(x[i]) for name, x in terms.items()}
-    rest = f"{row['discount']:.3g} × {short(row['follows'])}" if row["discount"] else "nothing, it ended"
+    nothing = "nothing, it ended" if gamma else "nothing of what follows"
+    rest = f"{row['discount']:.3g} × {short(row['follows'])}" if row["discount"] else nothing
     return (f"{short(row['paid'])} paid + {rest} = {short(row['target'])}; "
             f"estimate {short(row['estimate'])}, error {short(row['error'])}")
 
@@ -307,7 +308,8 @@ class TargetsView(View):
         "Answer the table's request for a page"
         learner = trainer.learners[self.who]
         self.last = learner.last
-        self.terms = self.last and target_terms(self.last, learner.algo.gamma)
+        self.gamma = learner.algo.gamma
+        self.terms = self.last and target_terms(self.last, self.gamma)
         table = self.table
         rows = sorted_rows(self.terms, table.order, table.down) if self.terms else []
         if table.start >= max(1, len(rows)):
@@ -319,11 +321,11 @@ class TargetsView(View):
         table.show(["obs", "act", *TERMS], lines, page, len(rows), moving)
         without = "no update yet" if self.last is None else "the targets of this update have no terms"
         told = table.selected if 0 <= table.selected < len(rows) else next(iter(page), None)
-        self.said = without if told is None else sum_text(self.terms, told)
+        self.said = without if told is None else sum_text(self.terms, told, self.gamma)
 
     def explain(self, row, trainer):
         "A row was clicked: say what its target was made of"
-        self.said = sum_text(self.terms, row)
+        self.said = sum_text(self.terms, row, self.gamma)
 
     def draw(self, trainer, moving): self.fill(trainer, moving)
 

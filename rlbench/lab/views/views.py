@@ -304,7 +304,7 @@ class LearningCurve(View):
         super().__init__(trainer, who)
         self.picture = Picture()
         self.ax = self.picture.axes(xlabel="environment steps", ylabel="return of the episode")
-        [dots] = self.ax.plot([], [], ".", color="return", markersize=3.6, alpha=.7)
+        [dots] = self.ax.plot([], [], ".", color="return", alpha=.85)
         [line] = self.ax.plot([], [], color="text", linewidth=1.8)
         self.dots = self.picture.add(dots, self.ax)
         self.line = self.picture.add(line, self.ax)
@@ -331,6 +331,7 @@ class LearningCurve(View):
         "All points up to this step"
         steps, returns, means = np.array(self.returns.points).T
         self.dots.set_data(steps, returns)
+        self.dots.set_linewidth(3.6 + 4 / len(steps))     # a single one is to be seen
         self.line.set_data(steps, means)
         x, y = self.limits
         self.limits = cover(x, 0, max(100, now), anchor=0), cover(y, *usual_span(returns), least=.1, room=.25)

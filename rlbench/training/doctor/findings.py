@@ -310,7 +310,8 @@ def effect_after(rows, lag):
 def has_effect(rows):
     "Whether anything that follows an action has to do with it, beyond what it has to do with what went before"
     after = np.maximum(effects_after(rows, 0), effects_after(rows, 1) / 2)        # a force shows in places a step later
-    return bool((after > np.maximum(4.5, 2 * effects_after(rows, -1))).any())
+    before = [effects_after(rows, -lag) for lag in (1, 2, 3)]
+    return bool((after > 2 * np.maximum.reduce([np.full_like(after, 2.25), *before])).any())
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #e4c57d86
 def idle_actions(evidence):

@@ -84,7 +84,7 @@ def dead_dims(evidence):
 def dead_part(evidence):
     "Some of what is shown never changes, and something seems to be missing"
     what, dims = dead_dims(evidence)
-    if not len(dims) or idle_actions(evidence):
+    if not len(dims) or what != "plane" and idle_actions(evidence):
         return None                                       # what nobody moves stands still
     missed = no_better(evidence) or ends_by_chance(evidence) or hidden_state(evidence)
     if not missed: return None
@@ -420,19 +420,30 @@ def begins_there(first, # (n, D) observations with which episodes begin
     return ((seen >= first.min(0) - margin) & (seen <= first.max(0) + margin)).all(1)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #6dc0479b
+def back_at_the_start(begun, obs, then, over): # (n,) bool, two of (n, D), (n,) bool
+    "(m,) whether the last step of an episode led to where episodes begin; none where others often do so as well"
+    outside = ~begins_there(obs[begun], obs)
+    back = begins_there(obs[begun], then)
+    last = back[outside & over]
+    return last if len(last) >= 6 and last.mean() >= 3 * back[outside & ~over].mean() else np.zeros(0, bool)
+
+def leaps(obs, then, cut, over):
+    "(m,) whether the step at which an episode is cut moves a number farther than any step on the way"
+    moved = np.abs(then.astype(float) - obs)
+    return (moved[cut] > 1.2 * moved[~over].max(0, initial=0.)).any(1) if (~over).sum() >= 100 else np.zeros(0, bool)
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #8aca9068
 def torn_end(evidence):
-    "The last observation of an episode is one with which episodes begin"
-    for name, seen in numbers_seen(evidence):
-        parts = [(ages(rows) == 0, rows.term | rows.trunc, named_part(rows.obs, name), named_part(rows.next_obs, name))
-                 for rows in all_steps(evidence)]
-        begun, over, obs, then = (np.concatenate(column) for column in zip(*parts))
-        outside = ~begins_there(obs[begun], obs)
-        back = begins_there(obs[begun], then)
-        last = back[outside & over]
-        if len(last) < 6 or last.mean() < max(.6, 3 * back[outside & ~over].mean()):
-            continue
+    "The last observation of an episode is one with which episodes begin, or lies where no step leads"
+    for name, _ in numbers_seen(evidence):
+        parts = [(ages(rows) == 0, named_part(rows.obs, name), named_part(rows.next_obs, name), rows.trunc,
+                  rows.term | rows.trunc) for rows in all_steps(evidence)]
+        begun, obs, then, cut, over = (np.concatenate(column) for column in zip(*parts))
+        torn = max(back_at_the_start(begun, obs, then, over), leaps(obs, then, cut, over), key=np.sum)
+        if len(torn) < 6 or torn.mean() < .6: continue
         return Finding(
-            "torn_end", f"{last.sum()} of {len(last)} episodes jump with their last step to where episodes begin",
+            "torn_end", f"{torn.sum()} of {len(torn)} episodes jump with their last step, to where episodes begin or "
+            "farther than any other step leads",
             "what follows the last step is taken for the beginning of another episode, and its value is learned as "
             "what the step led to",
             "does step return the observation of after a reset where an episode is over; keep the final one",
