@@ -9,6 +9,7 @@ __all__ = ['HARDLY_BEGUN', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 'only_fin
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
 from dataclasses import dataclass, field
+from functools import reduce
 from operator import itemgetter
 
 import gymnasium as gym
@@ -311,7 +312,7 @@ def has_effect(rows):
     "Whether anything that follows an action has to do with it, beyond what it has to do with what went before"
     after = np.maximum(effects_after(rows, 0), effects_after(rows, 1) / 2)        # a force shows in places a step later
     before = [effects_after(rows, -lag) for lag in (1, 2, 3)]
-    return bool((after > 2 * np.maximum.reduce([np.full_like(after, 2.25), *before])).any())
+    return bool((after > 2 * reduce(np.maximum, before, 2.25)).any())
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #e4c57d86
 def idle_actions(evidence):
