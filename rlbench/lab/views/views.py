@@ -316,8 +316,7 @@ class LearningCurve(View):
         if self.returns.points: return
         self.said = "no episode has ended yet"
         self.picture.limits(self.ax, (0, 100), (0, 1))
-        self.dots.set_data([], [])
-        self.line.set_data([], [])
+        self.set_points([], [], [])
 
     def note(self, trainer, event):
         self.returns.note(trainer, event)
@@ -327,12 +326,15 @@ class LearningCurve(View):
             self.plot(trainer.steps, trainer.env.episodes[self.who])
         self.show(self.picture.draw(), moving)
 
+    def set_points(self, steps, returns, means):
+        self.dots.set_data(steps, returns)
+        self.dots.set_linewidth(3.6 + 4 / max(1, len(steps)))      # a single one is to be seen
+        self.line.set_data(steps, means)
+
     def plot(self, now, episodes):
         "All points up to this step"
         steps, returns, means = np.array(self.returns.points).T
-        self.dots.set_data(steps, returns)
-        self.dots.set_linewidth(3.6 + 4 / len(steps))     # a single one is to be seen
-        self.line.set_data(steps, means)
+        self.set_points(steps, returns, means)
         x, y = self.limits
         self.limits = cover(x, 0, max(100, now), anchor=0), cover(y, *usual_span(returns), least=.1, room=.25)
         self.picture.limits(self.ax, *self.limits)
