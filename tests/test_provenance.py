@@ -320,8 +320,9 @@ def test_the_row_of_the_last_update_that_is_opened_is_there(bench, tmp_path):   
         as_page(table, selected=table.ids[3], opened=1)
     page = exported(wb, tmp_path)
     assert page.open == [] and page.tags["svg"] == 1 and "The last update: row 3" in page.text
-    assert account.account.line(3) in page.text and sum_text(targets.terms, 3) in page.text
-    assert targets.text() == sum_text(targets.terms, 3)                                 # and on the page it stays so
+    told = sum_text(targets.terms, 3, targets.gamma)
+    assert account.account.line(3) in page.text and told in page.text
+    assert targets.text() == told                                                       # and on the page it stays so
 
 
 def test_findings_are_there_once_somebody_has_asked(bench, tmp_path):                   # noqa: F811
