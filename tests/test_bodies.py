@@ -281,7 +281,7 @@ def test_parts_of_an_observation_are_normalised_as_in_a_row(name, tmp_path):
     for trainer in (parted, row):
         trainer.until("update", 6)
     for mine, its in zip(parted.learner.nets.parameters(), row.learner.nets.parameters(), strict=True):
-        torch.testing.assert_close(mine, its, rtol=1e-2, atol=1e-3)     # sums in another order; a stream's steps are long
+        torch.testing.assert_close(mine, its, rtol=1e-2, atol=1e-3)  # sums in another order; long steps of streams
     far, high = running(parted)[:2]
     assert len(running(parted)) == 2 * len(running(row))
     torch.testing.assert_close(torch.cat([far.mean, high.mean.view(1)]), running(row)[0].mean)
