@@ -247,9 +247,13 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "curious": dict(bonus_coef=1.),
     },
     sarsa=COUNTING | OPTIMISTIC | {"three steps": dict(n_step=3)},
-    double_q=COUNTING | OPTIMISTIC,
+    double_q=COUNTING | OPTIMISTIC | {"middle": dict(lr=.2)},
     tree_backup=COUNTING | OPTIMISTIC | {"one step": dict(n_step=1)},
-    sarsa_lambda=COUNTING | OPTIMISTIC | {"short": dict(td_lambda=.5)},
+    sarsa_lambda=COUNTING | OPTIMISTIC | {
+        "short": dict(td_lambda=.5),
+        "middle": dict(lr=.2),
+        "middle, rarely": dict(lr=.2, epsilon=.05),
+    },
     monte_carlo={
         "forgetting": dict(lr=.1),
         "rarely": dict(epsilon=.05),
