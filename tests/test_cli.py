@@ -2,6 +2,7 @@
 import importlib.util
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -63,6 +64,16 @@ def train(terminal, *more, env="CartPole-v1", algo="ppo"):
 
 def read(path, name):
     return json.loads((path / name).read_text())
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "rlbench/CliffWalk-v0"])
+def test_what_is_suggested_to_a_shell_runs_there(terminal, env):
+    status, out, _ = terminal("suggest", env, "--seconds", .4)
+    lines = [shlex.split(line) for line in out.splitlines() if line.strip().startswith("rlbench train")]
+    assert status == 0 and len(lines) == 2
+    for _, *words in lines:
+        status, out, err = terminal(*words, "--steps", 300, "--quiet")
+        assert status == 0, err
 
 
 def files(path):

@@ -7,13 +7,14 @@ __all__ = ['FLAGS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 'MISTAKES
            'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation', 'text_of_evaluation',
            'named_trainer', 'run_evaluate', 'run_estimate', 'play', 'run_play', 'run_film', 'run_record', 'handles',
            'spaces_text', 'notebook_of', 'row_about', 'overview', 'kind_of', 'run_algorithms', 'run_explain',
-           'run_suggest', 'run_runs', 'bench_notebook', 'run_lab', 'tell_line', 'carry_out']
+           'shell_line', 'run_suggest', 'run_runs', 'bench_notebook', 'run_lab', 'tell_line', 'carry_out']
 
 # %% ../../nbs/9_launch/90_commands.ipynb #2fa4d380
 import importlib.util
 import json
 import os
 import re
+import shlex
 import sys
 import warnings
 from dataclasses import asdict
@@ -257,8 +258,16 @@ def run_explain(args):
     return 0
 
 # %% ../../nbs/9_launch/90_commands.ipynb #f1c23b20
+def shell_line(choice, args):
+    "How to run a choice of a suggestion from a shell"
+    words = ["rlbench", "train", args.env, choice.name]
+    if choice.preset: words += ["--preset", "tuned"]
+    if args.memory: words += ["--memory", args.memory]
+    return shlex.join(words)
+
 def run_suggest(args):
-    print(suggest(args.env, args.seconds, memory=args.memory))
+    found = suggest(args.env, args.seconds, memory=args.memory)
+    print(found, "or from a shell:", *[f"   {shell_line(choice, args)}" for choice in found.choices], sep="\n")
     return 0
 
 # %% ../../nbs/9_launch/90_commands.ipynb #4b7d01aa
