@@ -162,7 +162,6 @@ WHY_NOT = [                                        # a candidate may be worth mo
     "  end far below chance on LunarLander, which counts as 0;",
     "* half as much time again: iqn's *many*;",
     "* *settling*: its step size ends where these runs end, which no default can know;",
-    "* sarsa_lambda's *rarely*: one of two seeds never finds the goal of FourRooms, which all others do;",
     "* iql's and double_q's *slow*, double_q's *optimistic*: ahead by less than two seeds of the same settings differ.",
 ]
 

@@ -249,10 +249,16 @@ CANDIDATES = dict(                                 # beside the defaults as they
     sarsa=COUNTING | OPTIMISTIC | {"three steps": dict(n_step=3)},
     double_q=COUNTING | OPTIMISTIC | {"middle": dict(lr=.2)},
     tree_backup=COUNTING | OPTIMISTIC | {"one step": dict(n_step=1)},
-    sarsa_lambda=COUNTING | OPTIMISTIC | {
-        "short": dict(td_lambda=.5),
-        "middle": dict(lr=.2),
-        "middle, rarely": dict(lr=.2, epsilon=.05),
+    sarsa_lambda={
+        "rarely": dict(epsilon=.05),
+        "quick": dict(lr=.5),
+        "long": dict(td_lambda=.9),
+        "long, rarely": dict(td_lambda=.9, epsilon=.05),
+        "long, slow": dict(td_lambda=.9, lr=.1),
+        "long, quick": dict(td_lambda=.9, lr=.5),
+        "long, quick, rarely": dict(td_lambda=.9, lr=.5, epsilon=.03),
+        "long, quick, optimistic": dict(td_lambda=.9, lr=.5, initial=1.),
+        "long, settling": dict(td_lambda=.9, lr="linear(0.5, 0.05, 40000)"),
     },
     monte_carlo={
         "forgetting": dict(lr=.1),

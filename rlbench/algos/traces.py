@@ -170,6 +170,8 @@ class TracedActions(Tracing, TraceSettings, ActionValues):
 @dataclass(frozen=True)
 class SarsaLambda(TracedActions):
     "Action values by traces: SARSA(λ), Watkins's Q(λ), true online SARSA(λ), double"
+    lr: float | Schedule = .2           # an error moves all that led up to it
+    td_lambda: float | Schedule = .5
 
     def tables(self, nets, batch):
         return learning_tables(nets, batch.get("coin"))
