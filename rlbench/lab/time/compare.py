@@ -100,10 +100,10 @@ def weights_apart(one, two):
     "{name: largest difference} of the weights of two trainers, or of their tables where there are no weights"
     found = {}
     for who, learner in one.learners.items():
+        mine = learner.nets.state_dict()
         theirs = two.learners[who].nets.state_dict()
-        named = dict(learner.nets.named_parameters()) or learner.nets.state_dict()
-        for name, mine in named.items():
-            gap = (mine.double() - theirs[name].double()).abs()
+        for name in dict(learner.nets.named_parameters()) or mine:
+            gap = (mine[name].double() - theirs[name].double()).abs()
             found[name if len(one.learners) == 1 else f"{who}.{name}"] = float(gap.max()) if gap.numel() else 0.
     return found
 
