@@ -376,6 +376,8 @@ def from_minari(dataset, # a Minari data set, or its name
     "The rows of all episodes as a data set"
     if isinstance(dataset, str):
         dataset = minari_package().load_dataset(dataset)
+    if not hasattr(dataset, "iterate_episodes"):
+        raise ConfigError(f"from_minari = {dataset!r}: expected the name of a Minari data set, or one that was loaded")
     spaces = (dataset.observation_space, in_rows(dataset.action_space))
     episodes = (rows_of_episode(episode, *spaces) for episode in dataset.iterate_episodes())
     return poured(episodes, int(dataset.total_steps), make)

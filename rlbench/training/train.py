@@ -21,7 +21,7 @@ from ..core.config import Config, add_file, read_config
 from ..core.settings import changed, check_flags, check_function
 from ..core.state import FileProblem, read_tree, reading, write_text
 from ..core.words import ConfigError, path_of, why_no_path
-from ..envs.find import checked_settings, find
+from ..envs.find import checked_settings
 from .actor import Actor, load_weights, of_episodes
 from .callbacks import Callbacks
 from .checkpoints import RunProblem, find_run, newest_trainer
@@ -29,7 +29,7 @@ from .claims import claimed, clear, has_begun, not_a_run
 from .interrupts import StopOnInterrupt
 from .presets import add_preset
 from .runs import RunFolder, RunSettings, summary_writer, take_up, tell_end, unit_of
-from .setup import TrainerSettings, cast_for, check_complete, class_of, named
+from .setup import TrainerSettings, cast_for, check_complete, class_of, named, source_for
 from .trainer import Trainer
 
 # %% ../../nbs/6_training/68_train.ipynb #defa52fc
@@ -90,7 +90,7 @@ def agree(env, algo, path, source, settings, env_settings=None, preset=None):
     if env is None: check_runs_no_code(path, there.get("env"))
     env = agreed(path, "env", there.get("env"), env)
     env_settings = checked_settings(said.get("env_settings")) | checked_settings(env_settings)
-    world = find(env, env_settings)
+    world = source_for(env, env_settings, algo)
     said_cast = cast_for(world, there["algo"]) if "algo" in there else None
     given_cast = None if algo is None else cast_for(world, algo)
     agreed(path, "algo", said_cast and names_of(said_cast), given_cast and names_of(given_cast))

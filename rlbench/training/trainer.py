@@ -28,8 +28,8 @@ from .interrupts import StopOnInterrupt, Undivided
 from .rule import UNITS
 from .setup import (as_told, cast_for, change, check_complete, check_scale, checked_config,
                                     checked_source, config_for, envs_for, go_on_by, memories_for,
-                                    new_actors_and_learners, put_back_or_stay, saved_cast, saved_memories, state_of,
-                                    told_whole)
+                                    new_actors_and_learners, put_back_or_stay, saved_cast, saved_memories, source_for,
+                                    state_of, told_whole)
 
 # %% ../../nbs/6_training/64_trainer.ipynb #19bcaf64
 @contextlib.contextmanager
@@ -303,7 +303,7 @@ class Trainer(Steered):
                  memory=None,       # a memory from outside, or {behaviour: memory}
                  **settings):       # by name, for every behaviour that has it
         self.source = env
-        source = find(env, env_settings)
+        source = source_for(env, env_settings, algo)
         self.env_settings = env_settings or {}
         self.cast = cast_for(source, algo)
         self.config = checked_config(config) or config_for(self.cast, env, preset)
