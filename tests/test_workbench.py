@@ -680,3 +680,36 @@ def test_a_broken_screen_does_not_take_the_worker_with_it(bench):
     del wb.page.status.show
     wb.step("step")
     assert wb.player.state == "paused"
+
+
+def test_an_evaluation_without_end_is_given_up_when_the_workbench_is_closed(bench):
+    wb = bench(driver="thread")
+    found = []
+    asking = threading.Thread(target=lambda: found.append(wb.evaluate(episodes=10**12)))
+    asking.start()
+    time.sleep(.3)
+    wb.close()
+    asking.join(20)
+    assert found == [None]
+
+
+def test_an_evaluation_without_end_is_given_up_by_whoever_interrupts_its_cell(bench, monkeypatch):
+    wb = bench(driver="thread")
+
+    def interrupted(future):
+        time.sleep(.3)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(wb, "waited", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            wb.evaluate(episodes=10**12)
+    assert wb.step("step").trainer.steps and not wb.evaluations["greedy"]
+
+
+def test_an_evaluation_that_was_given_up_leaves_the_page_as_it_was(bench):
+    wb = bench()
+    wb.step("iteration").show("evaluations")
+    assert wb.evaluate(episodes=5, most=3) is None
+    wb.step("step")
+    assert not wb.page.complaint and not wb.timeline.branch.flags

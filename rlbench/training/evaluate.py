@@ -12,7 +12,7 @@ from math import ceil, inf
 
 import numpy as np
 
-from ..core.settings import check_flags, whole_number
+from ..core.settings import check_flags, check_function, whole_number
 from ..envs.env import Ended, EnvProblem
 from .checkpoints import trainer_of
 from .visits import fresh_envs, visitors
@@ -95,13 +95,13 @@ def play_to_end(env, obs, actors,
                 learners, # {behaviour: …} of those who act greedily; the others do as they always do
                 share,    # episodes of every row
                 longest,  # steps after which an episode is cut
-                most):    # steps of all environments, after which it is given up
-    "{behaviour: Evaluation} once every row has played its share; nothing where that takes more than `most`"
+                stops):   # stops(steps of all environments): whether it is given up
+    "{behaviour: Evaluation} once every row has played its share; nothing where it was given up"
     played = {name: Played() for name in actors}
     steps = 0
     while not all(one.complete(share) for one in played.values()):
         steps += env.num_envs
-        if steps > most: return {}
+        if stops(steps): return {}
         acts = {name: actor.act(obs[name], greedy=name in learners)[0] for name, actor in actors.items()}
         for name, step in env.step(acts).items():
             actors[name].begin(step.first)
@@ -112,6 +112,14 @@ def play_to_end(env, obs, actors,
             played[name].add((), cut)
     return {name: one.counted(share, steps) for name, one in played.items()}
 
+# %% ../../nbs/6_training/65_evaluate.ipynb #3fd0a6f4
+def patience(most, stop): # steps, or inf; a function without arguments, or None
+    "stops(steps): whether an evaluation is given up; ValueError where these are something else"
+    if most != inf: most = whole_number("evaluate: most", most, low=1)
+    if stop is None: return most.__lt__
+    check_function("evaluate: stop", stop)
+    return lambda steps: steps > most or stop()
+
 # %% ../../nbs/6_training/65_evaluate.ipynb #ca6553c1
 def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or file
              episodes=100, # how many, all of which count
@@ -119,17 +127,17 @@ def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or f
              num_envs=10,  # environments side by side; each plays episodes / num_envs, rounded up
              longest=10_000, # steps after which an episode is cut, for tasks without a time limit
              greedy=True,  # False: those who learn act as they do in training, and try things out
-             most=inf):    # steps of all environments together, after which it is given up -> None
+             most=inf,     # steps of all environments together, after which it is given up -> None
+             stop=None):   # stop(), asked before every step: whether it is given up -> None
     "Returns of the policy on fresh environments -> Evaluation; of several behaviours {name: Evaluation}"
     trainer = trainer_of(trainer)
     episodes = whole_number("evaluate: episodes", episodes, low=1)
     num_envs = min(whole_number("evaluate: num_envs", num_envs, low=1), episodes)
     longest = whole_number("evaluate: longest", longest, low=1)
-    most = most if most == inf else whole_number("evaluate: most", most, low=1)
+    stops = patience(most, stop)
     check_flags(greedy=greedy)
     begin, actors = visitors(trainer, whole_number("evaluate: seed", seed))
     with contextlib.closing(fresh_envs(trainer, num_envs)) as env:
         share = ceil(episodes / env.num_envs)             # a vector from outside has as many as it has
-        obs = env.reset(begin)
-        found = play_to_end(env, obs, actors, trainer.learners if greedy else {}, share, longest, most)
+        found = play_to_end(env, env.reset(begin), actors, trainer.learners if greedy else {}, share, longest, stops)
     return found if len(found) > 1 else next(iter(found.values()), None)

@@ -54,9 +54,10 @@ class Evaluations(dict):
                 for way, count in zip(BOTH_WAYS, (self.episodes, ceil(self.episodes / 2)))]
 
     def play(self, trainer, greedy=True, **how):
-        "Evaluate one way, and keep what was found -> Found"
+        "Evaluate one way, and keep what was found -> Found; None where it was given up"
         start = perf_counter()
         found = evaluate(trainer, greedy=greedy, **how)
+        if found is None: return None
         by = found if isinstance(found, dict) else dict.fromkeys(trainer.actors, found)
         kept = self[BOTH_WAYS[not greedy]]
         while kept and kept[-1].steps >= trainer.steps: kept.pop()
