@@ -7,9 +7,11 @@ import torch
 
 from rlbench.algos.ppo import PPO
 from rlbench.core.batch import Batch
+from rlbench.envs.env import EnvProblem
 from rlbench.lab.time.breakpoints import Breakpoints
 from rlbench.lab.time.expressions import BadExpression, Expression
 from rlbench.lab.time.not_finite import cause
+from rlbench.lab.time.timeline import Timeline
 from rlbench.training.learner import NotFinite
 from rlbench.training.trainer import Trainer
 from tests.test_workbench import bench                                                  # noqa: F401
@@ -222,20 +224,53 @@ CASES |= {
 }
 
 
-@pytest.mark.parametrize("algo, settings", [("ppo", dict(num_envs=2, n_steps=8, batch_size=8)), ("dqn", REPLAY)])
+def spoil_moments(trainer):
+    "From now on a finite gradient makes weights that are not finite"
+    for group in trainer.learner.groups.values():
+        for moments in group.optimiser.state.values():
+            moments["exp_avg_sq"].fill_(-1.)
+
+
+ROLLOUT = dict(num_envs=2, n_steps=8, batch_size=8)
+
+
+@pytest.mark.parametrize("algo, settings", [("ppo", ROLLOUT), ("dqn", REPLAY)])
 def test_a_finite_gradient_whose_step_spoils_the_weights_is_found_with_that_step(bench, algo, settings):   # noqa: F811
     wb = bench(algo=algo, views=["curve"], **settings)
     wb.step("update", 3).break_when("nan")
-
-    def spoil(trainer):
-        for group in trainer.learner.groups.values():
-            for moments in group.optimiser.state.values():
-                moments["exp_avg_sq"].fill_(-1.)
-
-    wb.call(spoil)
+    wb.call(spoil_moments)
     updates = wb.trainer.updates
     wb.step("update", 5)
     assert wb.trainer.updates == updates + 1 and "after a step down a finite gradient" in wb.player.hit.words
+
+
+def test_a_step_that_spoils_what_the_next_group_learns_from_is_named():
+    trainer = about_to_learn("sac")
+    trainer.advance()
+    trainer.until(lambda event: event.kind == "process")
+    spoil_moments(trainer)
+    assert str(cause(trainer.learner)).startswith("_fused_adam_ in the step of critic")
+
+
+def test_weights_that_a_person_spoilt_are_not_taken_for_a_step_that_did(bench):                            # noqa: F811
+    wb = bench(views=["curve"], **ROLLOUT)
+    wb.step("update", 3).break_when("nan")
+    wb.call(lambda trainer: trainer.learner.groups["all"].vector.data.fill_(np.nan))
+    with pytest.raises(NotFinite, match="weights were not finite before"):
+        wb.step("update", 5)
+    assert wb.player.hit is None and wb.player.state == "failed"
+
+
+def test_where_no_way_leads_back_the_update_after_it_tells(bench, monkeypatch):                             # noqa: F811
+    def rewind(timeline, to):
+        raise EnvProblem("no way back")
+
+    wb = bench(views=["curve"], **ROLLOUT)
+    wb.step("update", 3).break_when("nan")
+    wb.call(spoil_moments)
+    monkeypatch.setattr(Timeline, "rewind", rewind)
+    with pytest.raises(NotFinite, match="weights were not finite before"):
+        wb.step("update", 5)
 
 
 @pytest.mark.parametrize("name", CASES)

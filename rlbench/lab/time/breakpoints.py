@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['COUNTS', 'ALIASES', 'HEARD_OF', 'KEPT', 'names_for', 'looked_up', 'hit_words', 'marks_with', 'is_silent', 'limit',
-           'limit_in', 'Holds', 'HoldsOfEach', 'all_finite', 'is_finite_step', 'is_finite_group', 'NotANumber',
-           'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
+           'limit_in', 'Holds', 'HoldsOfEach', 'all_finite', 'is_finite_step', 'is_finite_group', 'spoilt_weights',
+           'NotANumber', 'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c0a37286
 import ast
@@ -180,12 +180,20 @@ def is_finite_step(row):
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #7ea89039
 def is_finite_group(group): # of a learner
-    "Whether the weights of a group are finite; asked after every step, so first by their product with themselves"
+    "Whether the weights of a group are finite; a product with themselves is the quickest to tell"
     for weights in (group.vector,) if isinstance(group, FlatGroup) else group.parameters:
         flat = weights.data.flatten()
         if not isfinite(flat.dot(flat).item()) and not flat.isfinite().all():
             return False
     return True
+
+# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #bbefd312
+def spoilt_weights(learner):
+    "Which weights the last step has made such that they are not finite, in words; nothing where all are"
+    for group, (_, norm) in learner.last.groups.items() if learner.last else ():
+        if not is_finite_group(learner.groups[group]):
+            return f"not finite: the weights of {group}, after a step down a finite gradient of {norm:.4g}"
+    return ""
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c37ce5dc
 class NotANumber:
@@ -204,8 +212,8 @@ class NotANumber:
             for group, (loss, norm) in learner.last.groups.items():
                 if not (isfinite(loss) and isfinite(norm)):
                     return f"not finite: the loss or the gradient of {group}"
-                if not is_finite_group(learner.groups[group]):
-                    return f"not finite: the weights of {group}, after a step down a finite gradient of {norm:.4g}"
+            if not event.left:                            # before that the next update tells
+                return spoilt_weights(learner)
         return ""
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #41c23e24
@@ -321,9 +329,12 @@ class Breakpoints:
             except BadExpression as problem:
                 self.drop(number)
                 raise BadExpression(f"breakpoint {number} is dropped: {problem}") from None
-            if not words: continue
-            self.hits[number] += 1
-            return Hit(number, holds.text, words)
+            if words: return self.struck(number, words)
+
+    def struck(self, number, words):
+        "A breakpoint was hit -> Hit"
+        self.hits[number] += 1
+        return Hit(number, self.conditions[number].text, words)
 
     def __repr__(self):
         told = [f"{number}: {one.text} ({self.hits[number]} hits)" for number, one in self.conditions.items()]

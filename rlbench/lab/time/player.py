@@ -17,14 +17,14 @@ from time import perf_counter
 from ...core.settings import check_function, fits
 from ...core.words import ConfigError, unknown
 from ...envs.env import EnvProblem
-from .breakpoints import Breakpoints
+from .breakpoints import Breakpoints, NotANumber, spoilt_weights
 from ..views.evaluations import pass_evaluations
 from .forks import Forks
 from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
 from ..views.pins import pass_pins
 from .not_finite import cause
-from .timeline import Timeline, root_of, shared_events, start_again, timeline_of_fork
+from .timeline import Timeline, done_before, root_of, shared_events, start_again, timeline_of_fork
 from ...training.learner import NotFinite
 from ...training.trainer import load, torch_threads
 
@@ -424,14 +424,38 @@ def gone_over(player, name):
     player.screen.take(chosen.trainer)
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #35323573
+ASTRAY = ArithmeticError, EnvProblem, RuntimeError, ValueError    # what keeps a run from getting to an event
+
 def tell_cause(timeline, problem):
     "NotFinite says as well which number was the first that is none, where a copy comes to where the run stands"
     try:
         with contextlib.closing(timeline.twin(timeline.branch.path(timeline.at, timeline.done))) as twin:
             found = next(filter(None, map(cause, twin.learners.values())), "")
-    except (ArithmeticError, EnvProblem, RuntimeError, ValueError):
+    except ASTRAY:
         return                                            # no copy comes there: the message stays as it is
     if found: problem.args = (f"{problem}. First: {found}",)
+
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #6920de58
+def flagged(timeline, hit):
+    "A Hit, or None, with its flag on a timeline"
+    if hit: timeline.flag("breakpoint", f"{hit.text}: {hit.words}")
+    return hit
+
+def spoilt_words(trainer):
+    "Whose weights are not finite, in words; nothing where all are"
+    return next(filter(None, map(spoilt_weights, trainer.learners.values())), "")
+
+def spoilt_before(player): # after NotFinite
+    "The run is put back before an update of weights that the step before had spoilt -> Hit of a breakpoint, or None"
+    timeline = player.timeline
+    asked = [number for number, one in player.stops.conditions.items() if isinstance(one, NotANumber)]
+    by_hand = timeline.done > done_before(timeline.branch.deeds, timeline.at)
+    if not asked or by_hand or not spoilt_words(player.trainer): return None
+    try: gone(player, lambda timeline: timeline.rewind(timeline.at))
+    except ASTRAY:
+        return None
+    words = spoilt_words(player.trainer)
+    return player.stops.struck(asked[0], words) if words else None
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #20011e0f
 class Rememberer(Stepper):
@@ -466,9 +490,7 @@ class Rememberer(Stepper):
         self.timeline.look()
 
     def halts(self, event):
-        hit = self.stops.look(self.trainer, event)
-        if hit: self.timeline.flag("breakpoint", f"{hit.text}: {hit.words}")
-        return hit
+        return flagged(self.timeline, self.stops.look(self.trainer, event))
 
     def record(self, act, text=None):
         "`act(trainer)` between two events, and its text as code; None: words that it was done"
@@ -500,7 +522,10 @@ class Player(Rememberer):
     "Play, pause, step, change: a trainer in someone's hands"
 
     def fail(self, problem):
-        if isinstance(problem, NotFinite): tell_cause(self.timeline, problem)
+        if isinstance(problem, NotFinite):
+            self.hit = flagged(self.timeline, spoilt_before(self))
+            if self.hit: return self.stop("paused")
+            tell_cause(self.timeline, problem)
         super().fail(problem)
 
     def look(self, function):
