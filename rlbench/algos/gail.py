@@ -72,9 +72,15 @@ class GAIL(WithJudge):
         rows = expert.gather(expert.uniform(rng, len(drawn.index)))
         return Batch(drawn, shown=Batch(obs=rows.obs, act=rows.act))
 
+    def paid(self, nets, rows):
+        "The same rows, with what the judge says of them as their reward"
+        return Batch(rows, rew=verdict(self.real(nets, rows), self.verdict))
+
     def targets(self, nets, rows, noise):
-        rew = verdict(self.real(nets, rows), self.verdict)
-        return super().targets(nets, Batch(rows, rew=rew), noise)
+        return super().targets(nets, self.paid(nets, rows), noise)
+
+    def td_error(self, nets, batch):
+        return super().td_error(nets, self.paid(nets, batch))
 
     def losses(self, nets, batch):
         real = self.real(nets, batch)

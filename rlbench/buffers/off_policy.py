@@ -116,7 +116,6 @@ def rescale(x, eps=1e-3):
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #633d9eff
 def unscale(y, eps=1e-3):
     "And back: the inverse of `rescale`"
-    if not eps:
-        return y.sign() * ((y.abs() + 1)**2 - 1)
-    root = ((1 + 4 * eps * (y.abs() + 1 + eps)).sqrt() - 1) / (2 * eps)
+    far = y.abs() + 1 + eps
+    root = 2 * far / (1 + (1 + 4 * eps * far).sqrt())     # solved so that nothing is taken from nearly as much
     return y.sign() * (root**2 - 1)
