@@ -190,3 +190,21 @@ def test_a_runner_cannot_outrun_its_legs():
     before = game.at["runner"]
     game.step(dict(chaser=1, runner=np.array([7.])))
     assert game.at["runner"] - before == pytest.approx(Chase.stride * Chase.slower)
+
+
+class Silent(Shift):
+    "At step 6 everybody is gone, and nobody is told that it is over"
+    def step(self, acts):
+        seen, paid, ended, cut, info = super().step(acts)
+        return seen, paid, ended, {agent: False for agent in cut}, info
+
+
+def test_who_is_left_without_a_word_was_cut():
+    "The next row is of a new episode, and no return may reach into it"
+    env = make(Silent, 1)
+    env.reset(0)
+    steps = [env.step(acts(1)) for _ in range(12)]
+    ends = [index for index, step in enumerate(steps) if step["boss"].trunc.all()]
+    assert ends == [5, 11] and not any(step["boss"].term.any() for step in steps)
+    assert steps[5]["boss"].next_obs[0, 0] == 6 and steps[5]["boss"].obs[0, 0] == 0
+    assert [one.length for one in env.episodes["boss"].finished] == [6, 6]

@@ -112,14 +112,15 @@ class TeamList(TeamRows):
             self.taken[i].append(acted)
             seen, paid, ended, cut, _ = env.step(acted)
             self.fill(next_obs, i, seen)
+            over = not env.agents
             for agent in seen:
                 name, row = self.at(agent, i)
                 valid[name][row] = agent in acted
                 first[name][row] = agent not in acted
                 rew[name][row] = paid.get(agent, 0.)
                 term[name][row] = ended.get(agent, False)
-                trunc[name][row] = cut.get(agent, False) and not ended.get(agent, False)
-            if not env.agents: fresh.append(i)
+                trunc[name][row] = (over or cut.get(agent, False)) and not ended.get(agent, False)
+            if over: fresh.append(i)
         self.obs = snapshot(next_obs)
         for i in fresh:
             self.begin(i)
