@@ -7,6 +7,7 @@ from rlbench.algos.r2d2 import R2D2, sequence_priority
 from rlbench.buffers.off_policy import rescale, unscale
 from rlbench.core.batch import Batch
 from rlbench.core.state import same
+from rlbench.envs.grids import GridWorld
 from rlbench.training.trainer import Trainer, load
 
 SMALL = dict(learning_starts=60, buffer_size=400, train_freq=8, batch_size=4, hidden=(8,), memory_size=8,
@@ -105,6 +106,18 @@ def test_a_memory_as_short_as_a_stretch_goes_round():
     trainer = Trainer("CartPole-v1", "r2d2", **SMALL | dict(buffer_size=30)).run(steps=200)
     assert trainer.updates > 10
     assert all(weight.isfinite().all() for weight in trainer.learner.nets.parameters())
+
+
+def test_a_minibatch_that_nothing_can_be_learned_from_has_a_loss_of_0():
+    "The start of a stretch may be overwritten while its last rows are still held, and drawn"
+    short = dict(learning_starts=30, buffer_size=80, batch_size=1, burn_in=8, sequence_length=8, train_freq=2)
+    trainer = Trainer(lambda: GridWorld("S" + 60 * "." + "G"), "r2d2", **SMALL | short)
+    nothing = 0
+    while nothing < 3:
+        event = trainer.advance()
+        if event.kind != "learn" or len(trainer.learner.last.parts.delta): continue
+        nothing += 1
+        assert trainer.learner.last.groups["all"][0] == 0
 
 
 def test_stretches_may_become_longer_in_mid_run():

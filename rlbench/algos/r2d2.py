@@ -182,7 +182,8 @@ class R2D2(FromStretches, R2D2Settings):
         target = self.target(batch, next_q, next_target)[learned]
         delta = target - q
         weight = batch.weight[learned] if "weight" in batch else 1.
-        yield "all", (weight * delta.square()).mean() / 2, dict(q=q, target=target, delta=delta)
+        rows = max(1, len(delta))       # none where memory has lost what led up to all that were drawn
+        yield "all", (weight * delta.square()).sum() / (2 * rows), dict(q=q, target=target, delta=delta)
 
     def urgency(self, taken):
         batch = taken.batch
