@@ -215,3 +215,14 @@ def test_who_takes_no_step_of_his_own_has_no_settings_for_it(name):
     steps = {"exploration", "epsilon", "epsilon_spread", "temperature", "shake_interval", "noisy", "exploration_noise",
              "train_freq", "gradient_steps", "learning_starts", "buffer_size", "prioritized_replay_alpha"}
     assert steps & set(algorithms()[name].__dataclass_fields__) == set()
+
+
+@pytest.mark.parametrize("num_envs", [1, 2, 3])
+@pytest.mark.parametrize("name", ["bc", "gail"])
+def test_data_of_two_environments_teach_who_acts_in_any_number(name, num_envs):
+    "When all is learned, or for an imitator at once, it takes steps of its own; they count once"
+    shown = Trainer("CartPole-v1", "dqn", num_envs=2, hidden=(4,)).run(steps=60).learner.memory
+    how = dict(n_epochs=1, batch_size=30, hidden=(4,)) | (dict(n_steps=8) if name == "gail" else {})
+    trainer = Trainer("CartPole-v1", name, memory=shown, num_envs=num_envs, **how)
+    trainer.until("step", 20)
+    assert trainer.updates and trainer.steps == trainer.learner.steps == trainer.env.steps > 0

@@ -263,7 +263,7 @@ class ClosedRing(Ring):
     "A ring whose rows are given: new ones are counted and not kept"
 
     def add(self, row, valid=np.True_):
-        return np.broadcast_to(valid, self.num_envs).sum()
+        return np.broadcast_to(valid, np.shape(valid) or self.num_envs).sum()
 
     def extend(self, rows):
         return len(rows) * self.num_envs

@@ -249,7 +249,7 @@ class Paced:
     def add(self, row, valid):
         "Remember one transition of every environment that made one"
         self.steps += self.memory.add(row, valid)
-        self.fresh += valid
+        if not self.settings.offline: self.fresh += valid
         self.due -= 1
         if self.moving: self.tick()
         if self.due <= 0: self.ask()
