@@ -199,3 +199,31 @@ def test_few_episodes_of_equal_weight_are_warned_of(seen):
     with pytest.warns(UserWarning, match="of equal weight, and an interval from so few may miss the truth"):
         estimate(lambda obs: always[obs], watched(world, np.full((7, 3), 1 / 3), 30, np.random.default_rng(0)),
                  "wpdis", GAMMA)
+
+
+def test_importance_sampling_by_loops(seen):
+    "An episode that is over keeps its weight; a return counts by the weight of its episode, a reward by that of its time"
+    world, wanted, memory = seen
+    trials = episodes_in_time(memory)
+    episodes = []                                         # of (weight so far, discounted reward)
+    for e in range(trials.valid.shape[1]):
+        weight, steps = 1., []
+        for t in range(trials.valid[:, e].sum()):
+            weight *= wanted[trials.obs[t, e], trials.act[t, e]] * 3
+            steps.append((weight, GAMMA**t * trials.rew[t, e]))
+        episodes.append(steps)
+    weights = np.array([steps[-1][0] for steps in episodes])
+    returns = np.array([sum(rew for _, rew in steps) for steps in episodes])
+    by_time = 0.
+    for t in range(max(map(len, episodes))):
+        so_far = [steps[min(t, len(steps) - 1)][0] for steps in episodes]
+        paid = sum(steps[t][0] * steps[t][1] for steps in episodes if t < len(steps))
+        by_time += paid / sum(so_far)
+    truth = {
+        "is": np.mean(weights * returns),
+        "pdis": np.mean([sum(weight * rew for weight, rew in steps) for steps in episodes]),
+        "wis": (weights * returns).sum() / weights.sum(),
+        "wpdis": by_time,
+    }
+    for method, value in truth.items():
+        assert estimate(lambda obs: wanted[obs], memory, method, GAMMA).value == pytest.approx(value)
