@@ -298,16 +298,30 @@ def test_impala_learns_towards_v_trace_by_a_loop(settings):
     torch.testing.assert_close(rows.adv, adv, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("normalize_obs", [False, True])
 @pytest.mark.parametrize("staleness", [0, 1, 4])
-def test_who_acts_is_exactly_so_many_updates_behind(staleness):
-    trainer = Trainer("CartPole-v1", IMPALA(n_steps=4, staleness=staleness, hidden=(8,)), seed=0, num_envs=2)
+def test_who_acts_is_exactly_so_many_updates_behind(staleness, normalize_obs):
+    "In weights, and in what it takes for usual"
+    algo = IMPALA(n_steps=4, staleness=staleness, hidden=(8,), normalize_obs=normalize_obs)
+    trainer = Trainer("CartPole-v1", algo, seed=0, num_envs=2)
     nets = trainer.learner.nets
-    history = [flattened(nets.policy.parameters()).clone()]
+    history = [flattened(nets.policy.state_dict().values()).clone()]
     for _ in range(7):
         trainer.until("update")
-        history.append(flattened(nets.policy.parameters()).clone())
+        history.append(flattened(nets.policy.state_dict().values()).clone())
         due = history[max(0, len(history) - 1 - staleness)]
-        assert torch.equal(flattened(nets.behind[0].parameters()), due)
+        assert torch.equal(flattened(nets.behind[0].state_dict().values()), due)
+
+
+def test_a_price_is_of_steps_and_not_of_what_became_usual():
+    "Weights that stand still have moved by no nat, and every rollout makes the next one cheaper"
+    trainer = Trainer("CartPole-v1", "ppo_kl", seed=0, num_envs=2, n_steps=16, n_epochs=1, hidden=(8,), lr=0.,
+                      normalize_obs=True)
+    with torch.no_grad():
+        for weight in trainer.learner.nets.policy.parameters(): weight *= 100
+    for count in range(1, 4):
+        trainer.until("iteration")
+        assert trainer.learner.nets.price.beta.item() == pytest.approx(.2 / 2**count)
 
 
 # ---- rewards in units

@@ -57,5 +57,5 @@ class IMPALA(A2C):
         return data[rows.valid], [None]
 
     def after(self, nets, own, taken):
-        pass_on([*nets.behind, nets.policy])
         super().after(nets, own, taken)
+        pass_on([*nets.behind, nets.policy])              # with what has become usual

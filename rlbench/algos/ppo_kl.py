@@ -58,8 +58,8 @@ class PPOKL(PPO):
         yield "all", loss + nets.price.beta * parts["kl"].mean(), parts
 
     def finish(self, nets, taken):
-        super().finish(nets, taken)
-        if self.kl_target is None: return
-        with torch.no_grad():
-            log_ratio = nets.policy(taken.data.obs).logp(taken.data.act) - taken.data.logp
-        nets.price.adapt((log_ratio.exp() - 1 - log_ratio).mean(), self.kl_target)
+        if self.kl_target is not None:
+            with torch.no_grad():
+                log_ratio = nets.policy(taken.data.obs).logp(taken.data.act) - taken.data.logp
+            nets.price.adapt((log_ratio.exp() - 1 - log_ratio).mean(), self.kl_target)
+        super().finish(nets, taken)                       # from here on other observations are usual
