@@ -158,11 +158,11 @@ def entries(kinds, values):
     return [tuple(one for [one] in made)] if complete else []
 
 # %% ../../nbs/0_core/04_settings.ipynb #b465d998
-def whole_number(what, value, low=0):
+def whole_number(what, value, low=0, high=None):
     "A count that was passed, as an int; ValueError says what was expected"
     number = fits(int, value)
-    if number and (low is None or number[0] >= low): return number[0]
-    raise ValueError(f"{what} = {value!r}: expected a whole number{range_words(low, None)}")
+    if number and (low is None or number[0] >= low) and (high is None or number[0] <= high): return number[0]
+    raise ValueError(f"{what} = {value!r}: expected a whole number{range_words(low, high)}")
 
 # %% ../../nbs/0_core/04_settings.ipynb #a666ecae
 def check_function(what, function, *of):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NAMES', 'VERBS', 'LIBRARIES', 'ELSEWHERE', 'elsewhere', 'translations', 'why_no_path', 'path_of', 'ConfigError',
-           'nearest', 'unknown']
+           'nearest', 'unknown', 'check_word']
 
 # %% ../../nbs/0_core/00_words.ipynb #01aa09a6
 import difflib
@@ -259,3 +259,9 @@ def unknown(what, word, known):
     near = nearest(word, known)
     if near is None: return f"unknown {what} {word!r}. {there}"
     return f"unknown {what} {word!r}; did you mean {near!r}? {there}"
+
+# %% ../../nbs/0_core/00_words.ipynb #7604a217
+def check_word(what, word, known):
+    "ValueError where a word is none of the known"
+    if not isinstance(word, str) or word not in known:
+        raise ValueError(unknown(what, word, known))

@@ -370,14 +370,22 @@ def chained(*columns):
     return np.concatenate(columns) if isinstance(columns[0], np.ndarray) else torch.cat(columns)
 
 # %% ../../nbs/6_training/61_learner.ipynb #f22b9d9d
-def joined(data, todo, more_data, more_todo):
-    "Both data in one, and a to-do list for it; ValueError where their columns differ"
-    if set(data) != set(more_data):
+def joined(parts): # [(data, to-do list), …], one or more
+    "All data in one, and a to-do list for it; ValueError where their columns differ"
+    if len(parts) == 1: return parts[0]
+    first, last = parts[0][0], parts[-1][0]
+    if set(first) != set(last):
         raise ValueError("owe: settings changed since the minibatches that wait were made: they have "
-                         f"{sorted(data)}, new ones {sorted(more_data)}; let those that wait be learned first")
-    here = len(data)
-    both = each(chained, data, more_data)
-    return both, numbered(todo, here, 0) + numbered(more_todo, len(more_data), here)
+                         f"{sorted(first)}, new ones {sorted(last)}; let those that wait be learned first")
+    todo = []
+    rows = 0
+    for data, own in parts:
+        todo += numbered(own, len(data), rows)
+        rows += len(data)
+    return each(chained, *(data for data, _ in parts)), todo
+
+# %% ../../nbs/6_training/61_learner.ipynb #55ebf128
+MOST_OWED = 10_000      # minibatches that are asked for at once: each holds its rows until it is learned
 
 # %% ../../nbs/6_training/61_learner.ipynb #5ed2e922
 class Learner(LearnerState):
@@ -420,18 +428,23 @@ class Learner(LearnerState):
 
     def owe(self, n):
         "Put n more minibatches on the to-do list, made from what is stored"
-        wanted = len(self.todo) + whole_number("owe: n", n, low=1)
+        wanted = len(self.todo) + whole_number("owe: n", n, low=1, high=MOST_OWED)
         if not (len(self.memory) or self.settings.exact):
             raise ValueError(f"owe: {self.settings.name} has nothing stored yet to learn from; take some steps first")
+        parts = [(self.data, self.todo)] if self.todo else []
+        owed = len(self.todo)
         fresh = self.fresh.copy()
-        while len(self.todo) < wanted:
-            more = self.judged()
-            if not more[1]:
-                raise ValueError(f"owe: {self.settings.name} finds nothing to learn from in what is stored")
-            self.data, self.todo = joined(self.data, self.todo, *more) if self.todo else more
+        while owed < wanted:
+            parts.append(self.judged())
             self.fresh[:] = 0
+            more = len(parts[-1][1])
+            if not more: break
+            owed += more
+        self.fresh[:] = fresh
+        if owed < wanted:
+            raise ValueError(f"owe: {self.settings.name} finds nothing to learn from in what is stored")
+        self.data, self.todo = joined(parts)
         del self.todo[wanted:]
-        self.fresh = fresh
         self.ask()
 
 # %% ../../nbs/6_training/61_learner.ipynb #3ac3ddcd

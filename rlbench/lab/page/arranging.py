@@ -6,10 +6,10 @@
 __all__ = ['with_or_without', 'names_text', 'fields_given', 'Arranging']
 
 # %% ../../../nbs/8_lab/5_page/28_arranging.ipynb #022c1d75
-from ...core.words import unknown
+from ...core.words import check_word, unknown
 from .board import with_card
 from ..hands.hands import Hands
-from .looks import CONTROLS, all_looks, checked_layout, drop_look, keep_look, look_called
+from .looks import CONTROLS, LOOKS, all_looks, checked_layout, drop_look, keep_look, look_called
 
 # %% ../../../nbs/8_lab/5_page/28_arranging.ipynb #3eea6558
 def with_or_without(layout, names, cards, on):
@@ -38,6 +38,12 @@ def fields_given(layout, fields):
         raise ValueError(f"a layout is a dictionary, got {type(layout).__name__}; wb.layout is one")
     return {**(layout or {}), **fields}
 
+# %% ../../../nbs/8_lab/5_page/28_arranging.ipynb #5e848baa
+def check_look(name, now): # or None; the present one, which may have been dropped
+    "ValueError where there is no look of a name"
+    if name is None or isinstance(name, str) and name in (now, *LOOKS): return
+    check_word("look", name, all_looks())
+
 # %% ../../../nbs/8_lab/5_page/28_arranging.ipynb #bf8b53fa
 class Arranging(Hands):
     "Verbs that arrange the page"
@@ -60,8 +66,7 @@ class Arranging(Hands):
         "Cards and controls as these fields of a layout say: cards, away, others, hidden, size, side"
         given = fields_given(layout, fields)
         look = given.pop("look", None)
-        if not isinstance(look, (str, type(None))):
-            raise ValueError(f"look = {look!r}: expected a name; wb.look takes another look")
+        check_look(look, self.page.arrangement.look)
         return self.arranged(lambda now, cards: checked_layout(given, cards, now), look)
 
     def look(self, name):

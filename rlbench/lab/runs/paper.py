@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.intervals import iqm, iqm_interval
-from ...core.words import unknown
+from ...core.words import check_word
 from .run_table import run_cell
 
 # %% ../../../nbs/8_lab/6_runs/13_paper.ipynb #eba3f858
@@ -138,15 +138,13 @@ class PaperTable:
         known = score_names(table.lines)
         if not known or not table.lines:
             raise ValueError("no return that all of these runs have; wait for the first, or leave some out by where(…)")
-        if score is not None and score not in known:
-            raise ValueError(unknown("score", score, known))
+        if score is not None: check_word("score", score, known)
         self.score = score or known[0]
-        self.rows = paper_rows(table.group(*by), self.score)
+        self.rows = paper_rows(table.grouped(by), self.score)
 
     def text(self, kind="md"):
         "The table as md, latex or html"
-        if kind not in TEXTS:
-            raise ValueError(unknown("kind of text", kind, TEXTS))
+        check_word("kind of text", kind, TEXTS)
         return TEXTS[kind](self.rows)
 
     def __repr__(self):

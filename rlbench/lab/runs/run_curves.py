@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from ...core.intervals import iqm, iqm_interval
-from ...core.words import unknown
+from ...core.words import check_word
 from ..pictures.drawing import small_png
 from ..pictures.figures import as_image, dress, prepare_axes
 from .run_files import finite_number
@@ -158,11 +158,11 @@ def counted_in(lines):
     return "steps" if any(line["steps"] for line in lines) else "updates"
 
 # %% ../../../nbs/8_lab/6_runs/12_run_curves.ipynb #1031fd78
-def check_curves(what, over):
-    "ValueError where there is no such return, or nothing of that name to draw it over"
-    for what_of, word, known in (("return", what, RETURNS), ("axis", over, OVER)):
-        if word is not None and word not in known:
-            raise ValueError(unknown(what_of, word, known))
+def check_curves(what, over, theme):
+    "ValueError where there is no such return, no theme, or nothing of that name to draw it over"
+    if what is not None: check_word("return", what, RETURNS)
+    if over is not None: check_word("axis", over, OVER)
+    check_word("theme", theme, FACES)
 
 # %% ../../../nbs/8_lab/6_runs/12_run_curves.ipynb #9fbf988a
 class RunCurves:
@@ -173,10 +173,10 @@ class RunCurves:
                  over=None,     # steps, updates or seconds; None: what the runs are counted in
                  by=(),         # settings that make a group; none: all but the seed
                  theme="light"):
-        check_curves(what, over)
+        check_curves(what, over, theme)
         self.over = over or counted_in(table.lines)
         self.theme = theme
-        groups = table.group(*by) if table.lines else []
+        groups = table.grouped(by) if table.lines else []
         self.panels = {}
         for one in [what] if what else RETURNS:
             bands = bands_of(table, groups, one, self.over)

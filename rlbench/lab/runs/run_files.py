@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.config import read_config
+from ...core.settings import fits
 from ...core.state import FileProblem
 from ...core.words import ConfigError, path_of
 from ...training.checkpoints import RunProblem, best_of, checkpoints_of
@@ -236,10 +237,12 @@ def checkpoint_of(path, which="newest"):
     "A checkpoint: newest, best, a number of steps, or the name of a file; RunProblem names those that there are"
     there = checkpoint_files(path)
     if not there: raise RunProblem(f"{path} holds no checkpoint")
-    if which == "newest": return next(iter(there.values()))
-    if which == "best": return best_of(path)
+    name = str(which)
+    if name == "newest": return next(iter(there.values()))
+    if name == "best": return best_of(path)
     named = {file.name: file for file in there.values()} | {file.stem: file for file in there.values()}
     numbers = {int(file.stem): file for file in there.values() if file.stem.isdigit()}
-    found = numbers.get(which) if type(which) is int else named.get(str(which))
+    steps = fits(int, which)
+    found = numbers.get(steps[0]) if steps else named.get(name)
     if found: return found
     raise RunProblem(f"{path} has no checkpoint {which!r}; there are: {', '.join(there)}")

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.batch import TextTable
-from ...core.settings import fields_of
-from ...core.words import unknown
+from ...core.settings import check_flags, fields_of, whole_number
+from ...core.words import check_word
 from ..time.expressions import BadExpression, Expression, RowWise
 from .run_files import FACTS, RunReader
 from ...training.runs import RunSettings
@@ -216,8 +216,8 @@ def common_words(lines):
 # %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #cfc5ccf9
 def sorted_lines(lines, name, down):
     "Runs by a column; those that have none there come last"
-    known = names_known(lines)
-    if name not in known: raise ValueError(unknown("column", name, known))
+    check_word("column", name, names_known(lines))
+    check_flags(down=down)
     there = [line for line in lines if line[name] is not None]
     missing = [line for line in lines if line[name] is None]
     return sorted(there, key=lambda line: sorting_key(line[name]), reverse=down) + missing
@@ -245,14 +245,19 @@ class RunTable:
 
     def group(self, *names):
         "[RunGroup, …] of runs that are alike in these settings; with none: in all but the seed"
-        known = names_known(self.lines)
-        for name in names:
-            if name not in known:
-                raise ValueError(unknown("setting", name, known))
+        for name in names: check_word("setting", name, names_known(self.lines))
         return run_groups(self.lines, names or None)
+
+    def grouped(self, by):
+        "The same, by names or by one; ValueError where they are something else"
+        names = [by] if isinstance(by, str) else by
+        if not isinstance(names, (list, tuple)):
+            raise ValueError(f"by = {by!r}: expected names of settings, such as ['lr']")
+        return self.group(*names)
 
     def table(self, most=None):
         "Rows of text, at most so many"
+        if most is not None: most = whole_number("table: most", most)
         heads = run_heads(self.lines) if self.lines else ["run"]
         return TextTable(heads, texts_of(self.lines[:most], heads))
 
@@ -278,6 +283,7 @@ class RunTable:
 # %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #552cc5d9
 def run_settings(line, every=False):
     "Settings of a run and who said so; those at their defaults only if every one is asked for"
+    check_flags(every=every)
     names = [name for name, source in line.sources.items() if every or source != "default"]
     rows = [(name, setting_text(line.settings[name]), line.sources[name]) for name in names]
     return TextTable(("setting", "value", "set by"), rows)

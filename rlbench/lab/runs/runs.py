@@ -6,6 +6,7 @@
 __all__ = ['Runs']
 
 # %% ../../../nbs/8_lab/6_runs/17_runs.ipynb #785a44d1
+from ...core.settings import fits
 from ...core.words import unknown
 from ..page.flame import Flame, time_tree
 from .paper import PaperTable
@@ -20,8 +21,9 @@ from ...training.trainer import load
 # %% ../../../nbs/8_lab/6_runs/17_runs.ipynb #49bf6fc3
 def line_meant(lines, run):
     "The line of a run by its name, or by its place in the table; RunProblem names the nearest"
-    if type(run) is int:
-        if -len(lines) <= run < len(lines): return lines[run]
+    place = fits(int, run)
+    if place:
+        if -len(lines) <= place[0] < len(lines): return lines[place[0]]
         raise RunProblem(f"run {run}: the table has {len(lines)} lines")
     for line in lines:
         if line["run"] == str(run): return line

@@ -9,13 +9,13 @@ __all__ = ['RunsFurniture', 'RunsActions', 'RunsDrawing', 'RunsControls', 'RunsP
 import html
 from functools import partial
 
-
+from ...core.words import check_word
 from ..pictures import widgets
 from ..pictures.components import button, close_widgets, is_revealed, reveal, styled
 from ..pictures.drawing import encode_image
 from ..page.controls import captioned
 from ..page.page import Complaint, KeptPicture
-from ..time.player import only_one, this_cell
+from ..time.player import DRIVERS, only_one, this_cell
 from .run_cards import PaperPanel, RunCard, ticked_apart
 from .run_curves import OVER, RunCurves
 from .run_files import UNREADABLE
@@ -96,6 +96,7 @@ class RunsActions(RunsFurniture):
     "What can be done on the page of runs"
 
     def __init__(self, runs, driver=None): # runs: with `open`, as rlbench.Runs; driver: of a workbench
+        if driver is not None: check_word("driver", driver, DRIVERS)
         super().__init__()
         self.choice = RunChoice(runs)
         self.driver = driver

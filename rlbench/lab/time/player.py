@@ -137,10 +137,10 @@ def close_all():
         player.close()
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #e66d6a9a
-def check_seconds(seconds):
+def check_seconds(verb, seconds):
     "Refuse a time that is none"
-    if seconds is not None and not (fits(float, seconds) and 0 <= seconds <= threading.TIMEOUT_MAX):
-        raise ValueError(f"wait: seconds = {seconds!r}: expected a number of at least 0, or None")
+    if not (fits(float, seconds) and 0 <= seconds <= threading.TIMEOUT_MAX):
+        raise ValueError(f"{verb}: seconds = {seconds!r}: expected a number of at least 0")
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #2193eeff
 class Driven(Owner):
@@ -184,11 +184,12 @@ class Driven(Owner):
 
     def tick(self, seconds=.15):
         "Go on for a while: what a clock calls"
+        check_seconds("tick", seconds)
         self.serve(until=perf_counter() + seconds)
 
     def wait(self, seconds=None):
         "Until at rest; raises what stopped the run. False if it still moves after some seconds"
-        check_seconds(seconds)
+        if seconds is not None: check_seconds("wait", seconds)
         self.driving.wait(self, seconds)
         if self.problem is not None: raise self.problem
         return not self.goals and not self.mail
@@ -457,6 +458,12 @@ def spoilt_before(player): # after NotFinite
     words = spoilt_words(player.trainer)
     return player.stops.struck(asked[0], words) if words else None
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #368ed13a
+def check_changes(changes):
+    "Refuse what is no {name: value}"
+    if not isinstance(changes, dict) or not all(isinstance(name, str) for name in changes):
+        raise ValueError(f"change: {changes!r}: expected {{name: value}}, such as {{'gamma': .9}}")
+
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #20011e0f
 class Rememberer(Stepper):
     "A stepper that remembers what happened and what was done, stops where it was told to, and has forks"
@@ -530,10 +537,12 @@ class Player(Rememberer):
 
     def look(self, function):
         "`function(trainer)` between two events, for a function that only reads, say a snapshot"
+        check_function("look", function, "trainer")
         return self.ask(lambda: function(self.trainer), looks=True)
 
     def change(self, changes, source="widget"):
         "Change hyper-parameters from the next event on"
+        check_changes(changes)
         text = f"trainer.set({keyword_text(changes)})"
         return self.record(lambda trainer: trainer.set(source=source, **changes), text)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...core.settings import check_function, fits, whole_number
 from ...core.shelf import Shelf
-from ...core.words import unknown
+from ...core.words import check_word, unknown
 from .journal import STRAYED, beginning, called_text, changed_text, keyword_text, stamp_of
 from .owner import next_event
 from ...training.rule import MARKS
@@ -77,6 +77,13 @@ class Branch:
 
     def __repr__(self):
         return f"Branch(events {self.since:,} to {self.end:,}, {len(self.deeds)} deeds, {len(self.places)} snapshots)"
+
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #6ea761ff
+def check_path(path):
+    "ValueError where something is no path"
+    steps = path if isinstance(path, list) and path else [None]
+    if not all(isinstance(step, tuple) and len(step) == 3 and isinstance(step[0], Branch) for step in steps):
+        raise ValueError(f"a path is what timeline.path_to(event) gives, got {path!r}")
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #66a7e1b8
 def root_of(path):
@@ -314,7 +321,8 @@ class Trail:
 
     def flag(self, kind, words):
         "Here is something to be found again; it stands once where the run comes by more than once"
-        flag = Flag(self.at, kind, words)
+        check_word("kind of flag", kind, FLAG_KINDS)
+        flag = Flag(self.at, kind, str(words))
         if flag not in self.branch.flags: self.branch.flags.append(flag)
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #df977b08
@@ -370,6 +378,7 @@ class Chronicle(Trail):
 
     def script(self, path=None): # None: to here
         "What led to the end of a path, as lines of code"
+        if path is not None: check_path(path)
         lines = lines_of(path or self.path)
         changed = stamp_of(self.file) != self.stamp
         return [*lines, changed_text(self.file)] if changed else lines
@@ -406,7 +415,7 @@ def way_called(timeline, branch):
     "A branch, or one by its number among the ways, from 1; None: the present one; ValueError if there is none"
     ways = timeline.ways
     if branch is None: return timeline.branch
-    if isinstance(branch, Branch): return branch
+    if isinstance(branch, Branch) and branch in ways: return branch
     if fits(int, branch) and 1 <= branch <= len(ways): return ways[branch - 1]
     told = ", ".join(f"{number}: {way.since:,} to {way.end:,}" for number, way in enumerate(ways, 1))
     raise ValueError(f"rewind: branch {branch!r}: expected the number of one of {told}")
@@ -439,7 +448,7 @@ class Timeline(Chronicle):
 
     def path_to(self, to=None, n=None, branch=None):
         "The path to a place that is asked for; None: to here"
-        if to is None and n is None: return self.path
+        if to is None and n is None and branch is None: return self.path
         branch, at = self.where(to, n, branch)
         return branch.path(at)
 
@@ -456,13 +465,14 @@ class Timeline(Chronicle):
 
     def twin(self, path):
         "A second trainer at the end of a path"
+        check_path(path)
         twin = self.trainer.fresh()
         with closed_if_it_fails(twin): lead(twin, path)
         return twin
 
     def fork(self, to=None, n=None, branch=None, **changes):
         "A second trainer at an event (None: here) with some settings changed"
-        if to is None: return self.trainer.fork(**changes)
+        if to is None and n is None and branch is None: return self.trainer.fork(**changes)
         twin = self.twin(self.path_to(to, n, branch))
         with closed_if_it_fails(twin): twin.set(**changes)
         return twin
