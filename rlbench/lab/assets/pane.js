@@ -55,11 +55,14 @@ function render({ model, el, signal }) {
   const name = () => {
     if (model.get("label")) el.setAttribute("aria-label", model.get("label"));
   };
+  const reveal = () => el.classList.toggle("rl-gone", model.get("_dom_classes").includes("rl-gone"));
   el.classList.add("rl-pane");
+  model.on("change:_dom_classes", reveal);                      // anywidget takes away what ipywidgets listens to
   model.on("change:html", rest);
   model.on("change:label", name);
   places.set(key, (places.get(key) ?? new Set()).add(show));
   signal.addEventListener("abort", () => {
+    model.off("change:_dom_classes", reveal);
     model.off("change:html", rest);
     model.off("change:label", name);
     places.get(key)?.delete(show);
@@ -68,6 +71,7 @@ function render({ model, el, signal }) {
   next = model.get("html");
   paint();
   name();
+  reveal();
 }
 
 export default { initialize, render };

@@ -1,0 +1,21 @@
+"Pictures that are hidden until there is something to see"
+WORKBENCH = ['from rlbench import Workbench\nwb = Workbench("rlbench/CliffWalk-v0", "qlearning", seed=0)\nwb',
+             'wb.step("step", 100)\nNone']
+
+
+def test_a_picture_is_seen_once_there_is_something_to_see_and_goes_again(lab):
+    lab.open_notebook(WORKBENCH)
+    lab.run_all()
+    page = lab.page
+    lab.ask('wb.evaluate(episodes=1, longest=50)')
+    page.locator(".rl-image-evaluations > svg").wait_for(state="visible")
+
+    page.locator(".rl-view-values button", has_text="roll out from here").click()
+    page.locator(".rl-strip > svg").wait_for(state="visible")
+
+    page.locator("button", has_text="explain the last update").click()
+    page.locator(".rl-account-table tbody tr").first.click()
+    diagram = page.locator(".rl-account .rl-pane > svg")
+    diagram.wait_for(state="visible")
+    page.locator("button", has_text="explain the last update").click()
+    diagram.wait_for(state="hidden")
