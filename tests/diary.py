@@ -69,7 +69,9 @@ def pages_from(pages, key, held):
 
 def lambda_return(steps, after, gamma, lam):
     "As it is defined: the mean of all n-step returns, of which the n-th counts λ^(n - 1)"
-    ret, disc, returns = 0., 1., []
+    ret = 0.
+    disc = 1.
+    returns = []
     for key, page in steps:
         ret += disc * page["rew"]
         disc *= gamma
@@ -99,7 +101,8 @@ class Plain:
         parameters = self.parameters[group]
         for one, slope in zip(parameters, torch.autograd.grad(loss, parameters)):
             one.grad = slope
-        if self.clip[group] is not None: torch.nn.utils.clip_grad_norm_(parameters, self.clip[group])
+        if self.clip[group] is not None:
+            torch.nn.utils.clip_grad_norm_(parameters, self.clip[group])
         self.optimisers[group].step()
 
     def same(self, nets, atol=2e-6):

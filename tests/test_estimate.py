@@ -202,7 +202,7 @@ def test_few_episodes_of_equal_weight_are_warned_of(seen):
 
 
 def test_importance_sampling_by_loops(seen):
-    "An episode that is over keeps its weight; a return counts by the weight of its episode, a reward by that of its time"
+    "An episode that is over keeps its weight; returns count by that of their episode, rewards by that of their time"
     world, wanted, memory = seen
     trials = episodes_in_time(memory)
     episodes = []                                         # of (weight so far, discounted reward)
@@ -213,7 +213,11 @@ def test_importance_sampling_by_loops(seen):
             steps.append((weight, GAMMA**t * trials.rew[t, e]))
         episodes.append(steps)
     weights = np.array([steps[-1][0] for steps in episodes])
-    returns = np.array([sum(rew for _, rew in steps) for steps in episodes])
+    returns = np.zeros(len(episodes))
+    decisions = np.zeros(len(episodes))
+    for e, steps in enumerate(episodes):
+        returns[e] = sum(rew for _, rew in steps)
+        decisions[e] = sum(weight * rew for weight, rew in steps)
     by_time = 0.
     for t in range(max(map(len, episodes))):
         so_far = [steps[min(t, len(steps) - 1)][0] for steps in episodes]
@@ -221,7 +225,7 @@ def test_importance_sampling_by_loops(seen):
         by_time += paid / sum(so_far)
     truth = {
         "is": np.mean(weights * returns),
-        "pdis": np.mean([sum(weight * rew for weight, rew in steps) for steps in episodes]),
+        "pdis": np.mean(decisions),
         "wis": (weights * returns).sum() / weights.sum(),
         "wpdis": by_time,
     }

@@ -115,7 +115,8 @@ def test_a_minibatch_that_nothing_can_be_learned_from_has_a_loss_of_0():
     nothing = 0
     while nothing < 3:
         event = trainer.advance()
-        if event.kind != "learn" or len(trainer.learner.last.parts.delta): continue
+        if event.kind != "learn" or len(trainer.learner.last.parts.delta):
+            continue
         nothing += 1
         assert trainer.learner.last.groups["all"][0] == 0
 

@@ -1,5 +1,6 @@
 "Policies and what they learn from rollouts, written out plainly, beside a diary of what happened"
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -39,7 +40,8 @@ def test_advantages_are_lambda_returns_minus_values(algo, num_envs, world, gamma
 def clipped_loss(algo, logp, ent, val, batch):
     "PPO's, one row after another"
     adv = batch.adv
-    if algo.name == "ppo_kl": pass                        # by the whole rollout, before
+    if algo.name == "ppo_kl":
+        pass                        # by the whole rollout, before
     elif len(adv) > 1: adv = (adv - adv.mean()) / (adv.std() + 1e-8)
     total = 0.
     for i, ratio in enumerate((logp - batch.logp).exp()):
@@ -79,7 +81,8 @@ def test_ppo_with_a_price_that_adapts():
         if not learner.todo:
             data = learner.data
             assert abs(data.adv.mean()) < 1e-6 and abs(data.adv.std() - 1) < 1e-4
-            with torch.no_grad(): step = plain.nets.policy(data.obs).logp(data.act) - data.logp
+            with torch.no_grad():
+                step = plain.nets.policy(data.obs).logp(data.act) - data.logp
             kl = (step.exp() - 1 - step).mean()
             if kl > 1.5 * algo.kl_target: price *= 2
             elif kl < algo.kl_target / 1.5: price /= 2
@@ -104,7 +107,9 @@ def test_recurrent_ppo(how):
         starts = torch.tensor([pages[key]["step"] == 0 for key in here])
         assert (flat.carry[starts] == 0).all() and not (flat.first & ~starts).any()
 
-        logp, ent, val = [], [], []
+        logp = []
+        ent = []
+        val = []
         carry = batch.carry[0]
         for t in range(len(batch.rew)):
             carry = carry * ~batch.first[t][:, None]
@@ -135,6 +140,10 @@ def test_values_of_recurrent_ppo_lead_to_its_returns():
         torch.testing.assert_close(data.ret, torch.tensor(wanted), atol=1e-5, rtol=1e-5)
 
 
+def baseline(nets, algo, obs):
+    return nets.value(obs)[:, 0] if algo.baseline else torch.zeros(len(keys(obs)))
+
+
 @pytest.mark.parametrize("how", [dict(parts=True, ent_coef=.1), dict(actions="mixed", gamma=1.), dict(baseline=False)])
 def test_reinforce(how):
     "Whole episodes, each once; what was cut goes on with the baseline, or with nothing"
@@ -147,14 +156,15 @@ def test_reinforce(how):
         used |= set(here)
         assert sum(pages[key]["step"] == 0 for key in here) == sum(pages[key]["term"] or pages[key]["trunc"]
                                                                    for key in here) >= 4
-        told = (lambda obs: plain.nets.value(obs)[:, 0]) if algo.baseline else lambda obs: torch.zeros(len(here))
+        told = partial(baseline, plain.nets, algo)
         with torch.no_grad():
             val = told(batch.obs)
             after = dict(zip(here, told(batch.next_obs).tolist()))
         ret = torch.tensor([lambda_return(pages_from(pages, key, set(here)), after, algo.gamma, 1.) for key in here])
         pi = plain.nets.policy(batch.obs)
         loss = -(pi.logp(batch.act) * (ret - val)).mean() - algo.ent_coef * pi.entropy().mean()
-        if algo.baseline: loss = loss + algo.vf_coef * ((told(batch.obs) - ret)**2).mean()
+        if algo.baseline:
+            loss = loss + algo.vf_coef * ((told(batch.obs) - ret)**2).mean()
         plain.step("all", loss)
         plain.same(learner.nets)
 

@@ -21,14 +21,16 @@ def said(net, obs, noise):
 
 def next_best(nets, batch, algo):
     net, noise = (nets.q, "noise") if algo.double else (nets.target, "next_noise")
-    with torch.no_grad(): return best_of(said(net, batch.next_obs, batch.get(noise)), batch.next_obs)
+    with torch.no_grad():
+        return best_of(said(net, batch.next_obs, batch.get(noise)), batch.next_obs)
 
 
 def plain_errors(nets, batch, algo):
     "Huber, and how urgent rows are"
     rows = torch.arange(len(batch))
     q = said(nets.q, batch.obs, batch.get("noise"))[rows, batch.act]
-    with torch.no_grad(): after = said(nets.target, batch.next_obs, batch.get("next_noise"))
+    with torch.no_grad():
+        after = said(nets.target, batch.next_obs, batch.get("next_noise"))
     error = batch.ret + batch.disc * after[rows, next_best(nets, batch, algo)] - q
     return huber(error), error.abs()
 
@@ -102,12 +104,15 @@ def test_dqn_and_its_kin(algo, errors, how):
     trainer, pages = begun(algo, **SMALL | how)
     learner = trainer.learner
     plain = Plain(learner, adam())
-    priorities, top, count = {}, 1., 0
+    priorities = {}
+    top = 1.
+    count = 0
     while count < 30:
         event = trainer.advance()
         if event.kind == "process":
             held = check_rows(learner, pages)
-            if "weight" in learner.data: check_weights(learner, held, priorities, top)
+            if "weight" in learner.data:
+                check_weights(learner, held, priorities, top)
         if event.kind != "learn": continue
         batch = learner.last.batch
         error, urgency = errors(plain.nets, batch, learner.algo)
@@ -180,7 +185,8 @@ def test_r2d2(how):
             for t, error in column_errors(plain.nets, pages, batch, env, algo):
                 losses.append(.5 * (batch.weight[t, env] if "weight" in batch else 1.) * error**2)
         plain.step("all", torch.stack(losses).mean())
-        if count % 3 == 0: plain.nets.target.load_state_dict(plain.nets.q.state_dict())
+        if count % 3 == 0:
+            plain.nets.target.load_state_dict(plain.nets.q.state_dict())
         plain.same(learner.nets, atol=1e-5)
 
 
@@ -204,7 +210,8 @@ def test_awr(how):
         trainer.until(lambda event: event.kind == "process")
         data = learner.data
         here = keys(data.obs)
-        with torch.no_grad(): val, after = (plain.nets.value(obs)[:, 0] for obs in (data.obs, data.next_obs))
+        with torch.no_grad():
+            val, after = (plain.nets.value(obs)[:, 0] for obs in (data.obs, data.next_obs))
         after = dict(zip(here, after.tolist()))
         ret = [lambda_return(pages_from(pages, key, set(here)), after, learner.algo.gamma, learner.algo.gae_lambda)
                for key in here]
@@ -228,7 +235,8 @@ def given(algo, actions="choice", parts=False, **how):
 
 def follow(slow, fast, tau):
     with torch.no_grad():
-        for a, b in zip(slow.parameters(), fast.parameters()): a.copy_((1 - tau) * a + tau * b)
+        for a, b in zip(slow.parameters(), fast.parameters()):
+            a.copy_((1 - tau) * a + tau * b)
 
 
 def bellman(batch, algo, next_val):
@@ -247,7 +255,8 @@ def test_iql(actions, parts):
         with torch.no_grad(): good = nets.target(batch.obs, batch.act).amin(1)
         adv = good - nets.value(batch.obs)[:, 0]
         plain.step("value", torch.stack([(.7 if one > 0 else .3) * one**2 for one in adv]).mean())
-        with torch.no_grad(): target = bellman(batch, algo, nets.value(batch.next_obs)[:, 0])
+        with torch.no_grad():
+            target = bellman(batch, algo, nets.value(batch.next_obs)[:, 0])
         plain.step("critic", square_error(nets.critic(batch.obs, batch.act), target))
         pi = nets.policy(batch.obs)
         cloned = (weights_of(adv.detach(), algo) * -pi.logp(batch.act)).mean()
@@ -290,7 +299,8 @@ def test_cql():
         q = nets.critic(batch.obs, batch.act)
         shares = []
         for k in range(2):
-            with torch.no_grad(): act, logp = nets.policy(batch.obs).act(batch.tries.normal[:, k])
+            with torch.no_grad():
+                act, logp = nets.policy(batch.obs).act(batch.tries.normal[:, k])
             shares.append(nets.critic(batch.obs, act).exp() / logp.exp()[:, None])
             shares.append(nets.critic(batch.obs, LOW + (HIGH - LOW) * batch.tries.uniform[:, k]).exp() * area)
         gap = torch.stack(shares).mean(0).log() - q
@@ -312,11 +322,13 @@ def test_discrete_cql(how):
         ret, disc, follows = zip(*found)
         assert list(follows) == keys(batch.next_obs)
         rows = torch.arange(len(batch))
-        with torch.no_grad(): after = plain.nets.target(batch.next_obs)[rows, next_best(plain.nets, batch, algo)]
+        with torch.no_grad():
+            after = plain.nets.target(batch.next_obs)[rows, next_best(plain.nets, batch, algo)]
         q = plain.nets.q(batch.obs)
         error = torch.tensor(ret) + torch.tensor(disc) * after - q[rows, batch.act]
         allowed = q.exp() * batch.obs["action_mask"]
         gap = allowed.sum(1).log() - q[rows, batch.act]
         plain.step("all", huber(error).mean() + algo.cql_alpha * gap.mean())
-        if count % algo.target_update_interval == 0: plain.nets.target.load_state_dict(plain.nets.q.state_dict())
+        if count % algo.target_update_interval == 0:
+            plain.nets.target.load_state_dict(plain.nets.q.state_dict())
         plain.same(learner.nets)
