@@ -458,6 +458,13 @@ def spoilt_before(player): # after NotFinite
     words = spoilt_words(player.trainer)
     return player.stops.struck(asked[0], words) if words else None
 
+def is_caught(player, problem): # NotFinite
+    "Whether a breakpoint catches what was noticed an update too late; else its message says more"
+    player.hit = flagged(player.timeline, spoilt_before(player))
+    if player.hit: player.stop("paused")
+    else: tell_cause(player.timeline, problem)
+    return player.hit is not None
+
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #368ed13a
 def check_changes(changes):
     "Refuse what is no {name: value}"
@@ -529,11 +536,8 @@ class Player(Rememberer):
     "Play, pause, step, change: a trainer in someone's hands"
 
     def fail(self, problem):
-        if isinstance(problem, NotFinite):
-            self.hit = flagged(self.timeline, spoilt_before(self))
-            if self.hit: return self.stop("paused")
-            tell_cause(self.timeline, problem)
-        super().fail(problem)
+        if not (isinstance(problem, NotFinite) and is_caught(self, problem)):
+            super().fail(problem)
 
     def look(self, function):
         "`function(trainer)` between two events, for a function that only reads, say a snapshot"
