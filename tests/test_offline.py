@@ -214,7 +214,9 @@ def test_an_imitator_needs_observations_and_actions_of_the_task():
 def test_who_takes_no_step_of_his_own_has_no_settings_for_it(name):
     steps = {"exploration", "epsilon", "epsilon_spread", "temperature", "shake_interval", "noisy", "exploration_noise",
              "train_freq", "gradient_steps", "learning_starts", "buffer_size", "prioritized_replay_alpha"}
-    assert steps & set(algorithms()[name].__dataclass_fields__) == set()
+    fields = algorithms()[name].__dataclass_fields__
+    assert steps & set(fields) == set()
+    assert [field.name for field in fields.values() if "Schedule" in str(field.type)] == []   # it would stand still
 
 
 @pytest.mark.parametrize("num_envs", [1, 2, 3])

@@ -15,7 +15,6 @@ from .algorithm import Algorithm, WithPolicy, register
 from .replay import Noticing
 from ..buffers.ring import minibatches
 from ..core.batch import Batch
-from ..core.schedules import Schedule
 from ..core.settings import hp
 from ..policies.bodies import Normed
 from ..policies.networks import policy_net
@@ -24,7 +23,7 @@ from ..policies.networks import policy_net
 @dataclass(frozen=True)
 class BCSettings(Normed, Algorithm):
     "What can be set"
-    lr: float | Schedule = hp(1e-3, "learning rate of Adam", up="learning is steady but slow", low=0)
+    lr: float = hp(1e-3, "learning rate of Adam", up="learning is steady but slow", low=0)
     n_epochs: int = hp(20, "passes over the demonstrations", up="it has not learned them yet", low=1, high=1_000_000)
     batch_size: int = hp(64, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
     ent_coef: float = hp(1e-3, "weight of the entropy bonus", up="it is too sure of what it has seen", low=0)

@@ -38,6 +38,7 @@ class Conservative:
 @dataclass(frozen=True)
 class DiscreteCQLSettings(Conservative, TargetSettings):
     "What can be set"
+    lr: float = 1e-3
     cql_alpha: float = .03
     n_epochs: int = hp(20, "passes over the data", up="values are not settled yet", low=1, high=1_000_000)
 
@@ -98,6 +99,8 @@ def box_gap(nets, batch):
 @dataclass(frozen=True)
 class CQLSettings(Conservative, SACSettings):
     "What can be set, beside SAC's"
+    lr: float = 3e-4
+    critic_lr: float = 1e-3
     tries: int = hp(5, "actions from anywhere, and as many by the policy, that are held against the one taken",
                     up="the gap is noisy", low=1, high=1000)
     n_epochs: int = hp(50, "passes over the data", up="values are not settled yet", low=1, high=1_000_000)

@@ -12,7 +12,6 @@ from .algorithm import register
 from .bc import Passes
 from .sac import CriticSettings
 from .td3 import Deterministic, TD3Settings
-from ..core.schedules import Schedule
 from ..core.settings import hp
 
 # %% ../../nbs/4_algos/453_td3_bc.ipynb #8caef0b1
@@ -20,7 +19,8 @@ from ..core.settings import hp
 class TD3BCSettings(TD3Settings, CriticSettings):
     "What can be set"
     reads = "obs", "act", "rew", "term", "next_obs"
-    lr: float | Schedule = hp(1e-3, "learning rate of the policy", up="learning is steady but slow", low=0)
+    lr: float = hp(1e-3, "learning rate of the policy", up="learning is steady but slow", low=0)
+    critic_lr: float = 1e-3
     n_epochs: int = hp(100, "passes over the data", up="values are not settled yet", low=1, high=1_000_000)
     bc_alpha: float = hp(10.0, "α, weight of the values against closeness to the data; 0 is cloning",
                          up="data are bad", low=0)
