@@ -136,7 +136,8 @@ class PaperTable:
                  score=None,    # greedy (last evaluation), return (in training) or best; None: the first that all have
                  by=()):        # settings that make a group; none: all but the seed
         known = score_names(table.lines)
-        if not known or not table.lines:
+        if not table.lines: raise ValueError("no runs, and so no table")
+        if not known:
             raise ValueError("no return that all of these runs have; wait for the first, or leave some out by where(…)")
         if score is not None: check_word("score", score, known)
         self.score = score or known[0]

@@ -196,8 +196,13 @@ class RunCurves:
         "The picture as bytes, few enough to be kept in a notebook"
         return small_png(self.image(theme or self.theme), 25_000)
 
+    @property
+    def empty(self):
+        "Whether there is no line to draw"
+        return not any(band.singles for bands in self.panels.values() for band in bands)
+
     def _repr_png_(self):
-        return self.png()
+        return None if self.empty else self.png()
 
     def words(self):
         "Where the lines end, in words"

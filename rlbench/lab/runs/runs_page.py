@@ -121,6 +121,14 @@ class RunsActions(RunsFurniture):
         self.bench.children = [bench.page.widget]
         if before: before.close()
 
+# %% ../../../nbs/8_lab/6_runs/16_runs_page.ipynb #881589a6
+def show_curves(page, runs): # a page of runs, and those that are drawn
+    "The picture of some runs, and words below it; where there is no line there is no picture"
+    fine = page.curves.image("dark" if page.pulse.dark else "light", dpi=200)
+    page.picture.value = encode_image(fine, moving=False)
+    reveal(page.picture, not page.curves.empty)
+    page.words.value = html.escape(page.curves.words() if runs.lines else "no run is drawn")
+
 # %% ../../../nbs/8_lab/6_runs/16_runs_page.ipynb #59a5492c
 class RunsDrawing(RunsActions):
     "How the page of runs shows what is chosen"
@@ -133,9 +141,7 @@ class RunsDrawing(RunsActions):
         "Show everything as it is now"
         runs = drawn_runs(self.choice)
         self.curves = RunCurves(runs, self.what.value or None, self.over.value or None)
-        fine = self.curves.image("dark" if self.pulse.dark else "light", dpi=200)
-        self.picture.value = encode_image(fine, moving=False)
-        self.words.value = html.escape(self.curves.words())
+        show_curves(self, runs)
         self.apart.value = ticked_apart(runs.lines)
         self.title.value = f"<div class='rl-title'>Runs<span>{html.escape(self.choice.runs.title())}</span></div>"
         if is_revealed(self.paper.widget): self.paper.show(runs)
@@ -144,7 +150,8 @@ class RunsDrawing(RunsActions):
 
     def stored(self):
         "What stays in the file, as {MIME type: data}"
-        return {"image/png": self.curves.png(), "text/plain": repr(self.choice.shown)}
+        picture = {} if self.curves.empty else {"image/png": self.curves.png()}
+        return picture | {"text/plain": repr(self.choice.shown)}
 
 # %% ../../../nbs/8_lab/6_runs/16_runs_page.ipynb #8e36a7c8
 class RunsControls(RunsDrawing):

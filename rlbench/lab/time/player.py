@@ -357,9 +357,9 @@ def gone(player, go):
     "At rest, where `go(timeline)` has put the run; forks that were alike with it until there go back as well"
     check_alone(player)
     player.timeline.look()
-    player.stop("idle")
     came = player.timeline.path
     made_aloud(player, lambda trainer: go(player.timeline))
+    player.stop("idle")
     Owner.adopt(player, player.trainer)
     player.forks.go_back(shared_events(came, player.timeline.path))
     player.screen.take(player.trainer)
