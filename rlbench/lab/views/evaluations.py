@@ -118,6 +118,14 @@ def judged(trainer, who):
     "Evaluations of greedy and of exploring play, of one behaviour; what was found is kept"
     return [one.by[who] for one in watching_evaluations(trainer).ask(trainer)]
 
+# %% ../../../nbs/8_lab/2_views/30_evaluations.ipynb #d5ce2d92
+def outline(rows): # (n, 3) steps, mean, deviation
+    "{part: (x, y)} of evaluations as lines; a single one is a dot on a bar, a deviation to either side"
+    steps, mean, deviation = rows.T
+    low, high = (steps, mean - deviation), (steps, mean + deviation)
+    if len(rows) == 1: low = high = np.concatenate([low, high], 1)
+    return dict(mean=(steps, mean), dots=(steps, mean), low=low, high=high)
+
 # %% ../../../nbs/8_lab/2_views/30_evaluations.ipynb #be4c928a
 class EvaluationPicture(Picture):
     "Means and deviations of two ways to play, over steps"
@@ -139,10 +147,10 @@ class EvaluationPicture(Picture):
         "Draw them -> Sheet"
         ends = []
         for way, rows in told.items():
-            steps, mean, deviation = rows.T
-            for part, y in dict(mean=mean, dots=mean, low=mean - deviation, high=mean + deviation).items():
-                self.lines[way, part].set_data(steps, y)
-            ends += [mean - deviation, mean + deviation]
+            for part, points in outline(rows).items():
+                self.lines[way, part].set_data(*points)
+                ends.append(points[1])
+            self.lines[way, "dots"].set_linewidth(3.6 + 4 / max(1, len(rows)))
         x, y = self.spans
         y = cover(y, *span_of(np.concatenate(ends)), least=.1, room=.25)
         self.spans = cover(x, 0, max(100, now), anchor=0), y
