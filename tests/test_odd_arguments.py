@@ -1,4 +1,4 @@
-"Whatever a timeline, forks, breakpoints or a player are asked past the verbs: done, or refused in words and nothing changed"
+"What timelines, forks, breakpoints and players are asked past the verbs is done, or refused in words"
 from concurrent.futures import Future
 from functools import reduce
 
@@ -20,7 +20,8 @@ ASKED = {                                                 # what is called, and 
     "go_back": {},
 }
 VARIED = {
-    "timeline.where": ["to", "n", "branch"], "timeline.path_to": ["to", "n", "branch"], "timeline.fork": ["n", "branch"],
+    "timeline.where": ["to", "n", "branch"], "timeline.path_to": ["to", "n", "branch"],
+    "timeline.fork": ["n", "branch"],
     "timeline.rewind": ["to", "n", "branch"], "timeline.script": ["path"], "timeline.twin": ["path"],
     "timeline.flag": ["kind"], "timeline.do": ["act"], "forks.take": ["name"], "forks.drop": ["name"],
     "stops.drop": ["number"], "step": ["what", "n"], "until": ["predicate"], "call": ["function"], "look": ["function"],
@@ -51,11 +52,13 @@ def test_what_is_odd_is_taken_or_refused_in_words(name, tmp_path, monkeypatch):
     found = []
     for argument in VARIED[name]:
         for wrong in WRONG:
-            if name in ENDLESS and isinstance(wrong, (int, float)) and wrong > 1e6: continue
+            huge = isinstance(wrong, (int, float)) and wrong > 1e6
+            if huge and name in ENDLESS: continue
             before = state_of(player)
             try: asked(player, name, ASKED[name] | {argument: wrong})
             except Exception as problem:
-                if not is_clear(problem) or state_of(player) != before: found.append((argument, wrong, repr(problem)))
+                if is_clear(problem) and state_of(player) == before: continue
+                found.append((argument, wrong, repr(problem)))
     player.close()
     assert not found, "\n".join(map(str, found))
 
@@ -65,7 +68,8 @@ def test_what_was_not_asked_by_a_name_is_not_left_out_in_silence():
     one = Hands(player).step("event", 9)
     other = Hands(Player(run_of("rlbench/FrozenLake-v0", "qlearning")(), "sync")).step("event", 9)
     for given in dict(n=-1), dict(branch=7), dict(branch=1), dict(to=3, branch=other.timeline.branch):
-        with pytest.raises(ValueError, match="rewind: "): one.timeline.fork(**given)
+        with pytest.raises(ValueError, match="rewind: "):
+            one.timeline.fork(**given)
     for hands in one, other: hands.player.close()
 
 
@@ -74,7 +78,8 @@ def test_so_many_updates_that_nobody_would_wait_for_them_are_not_drawn():
     learner = hands.trainer.learner
     owed = len(learner.todo)
     before = hands.trainer.digest()
-    with pytest.raises(ValueError, match="from 1 to 10,000"): hands.learn(MOST_OWED + 1)
+    with pytest.raises(ValueError, match="from 1 to 10,000"):
+        hands.learn(MOST_OWED + 1)
     assert (len(learner.todo), hands.trainer.digest()) == (owed, before)
     learner.owe(MOST_OWED)                                # the whole list at once, in a second or two
     assert len(learner.todo) == owed + MOST_OWED
@@ -84,7 +89,8 @@ def test_so_many_updates_that_nobody_would_wait_for_them_are_not_drawn():
 def test_a_run_that_plays_goes_on_where_the_way_back_was_refused():
     hands = Hands(Player(run_of("CartPole-v1", "dqn")(), "thread")).step("event", 30).play()
     for wrong in "nowhere", 10**12, {}:
-        with pytest.raises((ValueError, FileProblem)): hands.rewind(wrong)
+        with pytest.raises((ValueError, FileProblem)):
+            hands.rewind(wrong)
         assert hands.player.state == "playing" and hands.player.goals
     hands.rewind(3)
     assert (hands.player.state, hands.timeline.at) == ("idle", 3)

@@ -161,7 +161,8 @@ def entries(kinds, values):
 def whole_number(what, value, low=0, high=None):
     "A count that was passed, as an int; ValueError says what was expected"
     number = fits(int, value)
-    if number and (low is None or number[0] >= low) and (high is None or number[0] <= high): return number[0]
+    inside = number and (low is None or low <= number[0]) and (high is None or number[0] <= high)
+    if inside: return number[0]
     raise ValueError(f"{what} = {value!r}: expected a whole number{range_words(low, high)}")
 
 # %% ../../nbs/0_core/04_settings.ipynb #a666ecae

@@ -17,5 +17,6 @@ def test_a_picture_is_seen_once_there_is_something_to_see_and_goes_again(lab):
     page.locator(".rl-account-table tbody tr").first.click()
     diagram = page.locator(".rl-account .rl-pane > svg")
     diagram.wait_for(state="visible")
+    assert 300 < diagram.bounding_box()["width"] <= 620   # a page has more room than a diagram needs
     page.locator("button", has_text="explain the last update").click()
     diagram.wait_for(state="hidden")

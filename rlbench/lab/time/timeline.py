@@ -133,6 +133,7 @@ def nth_from(ends, here, n, unit):
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #15dc1b88
 def last_place(path):
     "(branch, events before it) of the last snapshot on a path"
+    check_path(path)
     for branch, upto, _ in reversed(path):
         found = bisect_right(branch.places, upto)
         if found: return branch, branch.places[found - 1]
@@ -448,7 +449,7 @@ class Timeline(Chronicle):
 
     def path_to(self, to=None, n=None, branch=None):
         "The path to a place that is asked for; None: to here"
-        if to is None and n is None and branch is None: return self.path
+        if to is n is branch is None: return self.path
         branch, at = self.where(to, n, branch)
         return branch.path(at)
 
@@ -465,14 +466,13 @@ class Timeline(Chronicle):
 
     def twin(self, path):
         "A second trainer at the end of a path"
-        check_path(path)
         twin = self.trainer.fresh()
         with closed_if_it_fails(twin): lead(twin, path)
         return twin
 
     def fork(self, to=None, n=None, branch=None, **changes):
         "A second trainer at an event (None: here) with some settings changed"
-        if to is None and n is None and branch is None: return self.trainer.fork(**changes)
+        if to is n is branch is None: return self.trainer.fork(**changes)
         twin = self.twin(self.path_to(to, n, branch))
         with closed_if_it_fails(twin): twin.set(**changes)
         return twin
