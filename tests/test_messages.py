@@ -52,7 +52,7 @@ WITH_A_TRAINER = [
     (lambda t: t.run(updates=-1), ValueError, f"run: updates = -1: {WHOLE} 0"),
     (lambda t: t.until("step", 0), ValueError, f"until: n = 0: {WHOLE} 1"),
     (lambda t: t.until("step", "3"), ValueError, f"until: n = '3': {WHOLE} 1"),
-    (lambda t: t.learner.owe(-1), ValueError, f"owe: n = -1: {WHOLE} 1"),
+    (lambda t: t.learner.owe(-1), ValueError, "owe: n = -1: expected a whole number from 1 to 10,000"),
     (lambda t: t.run(3, stop=True), ValueError, "run: stop = True: expected a function"),
     (lambda t: t.run(3, stop=abs), ValueError, "expected a function without arguments"),
     (lambda t: t.run(3, stop=0), ValueError, "run: stop = 0: expected a function"),
