@@ -682,10 +682,11 @@ def test_a_broken_screen_does_not_take_the_worker_with_it(bench):
     assert wb.player.state == "paused"
 
 
-def test_an_evaluation_without_end_is_given_up_when_the_workbench_is_closed(bench):
+@pytest.mark.parametrize("verb", ["evaluate", "value_against_return"])
+def test_what_is_played_without_end_is_given_up_when_the_workbench_is_closed(bench, verb):
     wb = bench(driver="thread")
     found = []
-    asking = threading.Thread(target=lambda: found.append(wb.evaluate(episodes=10**12)))
+    asking = threading.Thread(target=lambda: found.append(getattr(wb, verb)(episodes=10**12)))
     asking.start()
     time.sleep(.3)
     wb.close()
@@ -693,7 +694,8 @@ def test_an_evaluation_without_end_is_given_up_when_the_workbench_is_closed(benc
     assert found == [None]
 
 
-def test_an_evaluation_without_end_is_given_up_by_whoever_interrupts_its_cell(bench, monkeypatch):
+@pytest.mark.parametrize("verb", ["evaluate", "value_against_return"])
+def test_what_is_played_without_end_is_given_up_by_whoever_interrupts_its_cell(bench, monkeypatch, verb):
     wb = bench(driver="thread")
 
     def interrupted(future):
@@ -703,7 +705,7 @@ def test_an_evaluation_without_end_is_given_up_by_whoever_interrupts_its_cell(be
     with monkeypatch.context() as patch:
         patch.setattr(wb, "waited", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            wb.evaluate(episodes=10**12)
+            getattr(wb, verb)(episodes=10**12)
     assert wb.step("step").trainer.steps and not wb.evaluations["greedy"]
 
 

@@ -132,7 +132,7 @@ def evaluate(trainer,      # whose policy: a Trainer, or a run's id, folder or f
     "Returns of the policy on fresh environments -> Evaluation; of several behaviours {name: Evaluation}"
     trainer = trainer_of(trainer)
     episodes = whole_number("evaluate: episodes", episodes, low=1)
-    num_envs = min(whole_number("evaluate: num_envs", num_envs, low=1), episodes)
+    num_envs = min(whole_number("evaluate: num_envs", num_envs, low=1, high=10_000), episodes)
     longest = whole_number("evaluate: longest", longest, low=1)
     stops = patience(most, stop)
     check_flags(greedy=greedy)

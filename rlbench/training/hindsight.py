@@ -109,7 +109,8 @@ def value_against_return(trainer,         # whose: a Trainer, or a run's id, fol
                          who=None,        # behaviour, where there are several
                          episodes=10,     # that are played in a fresh environment
                          seed=1,          # of it
-                         longest=10_000): # steps after which an episode is cut, for tasks without a time limit
+                         longest=10_000,  # steps after which an episode is cut, for tasks without a time limit
+                         stop=None):      # stop(), asked before every step: whether it is given up -> None
     "What a policy's states are thought to be worth, and what came of them -> Hindsight; ConfigError says why not"
     trainer = trainer_of(trainer)
     who = chosen_one(trainer.actors, who)
@@ -120,6 +121,7 @@ def value_against_return(trainer,         # whose: a Trainer, or a run's id, fol
     check_measurable(actor, trainer.obs[who])
     greedy = plays_greedily(actor, trainer.obs[who])
     with contextlib.closing(fresh_envs(trainer, 1)) as env:
-        found = played_rows(env, env.reset(begin), actors, trainer.learners, who, greedy, episodes, longest)
+        found = played_rows(env, env.reset(begin), actors, trainer.learners, who, greedy, episodes, longest, stop)
+    if not found: return None
     rows, valid = (each(lambda *steps: np.stack(steps), *column) for column in zip(*found))
     return hindsight_of(rows, valid, actor, greedy)

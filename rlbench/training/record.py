@@ -17,11 +17,12 @@ from .evaluate import cut_short
 from .visits import chosen_one, fresh_envs, one_step, visitors
 
 # %% ../../nbs/6_training/652_record.ipynb #3904d290
-def played_rows(env, obs, actors, learners, who, greedy, episodes, longest):
-    "[(rows, which of them were made), …] until so many episodes of one behaviour have ended"
+def played_rows(env, obs, actors, learners, who, greedy, episodes, longest, stop=None):
+    "[(rows, which of them were made), …] until so many episodes of one behaviour have ended; none where stop() says so"
     found = []
     ended = 0
     while ended < episodes:
+        if stop and stop(): return []
         rows, step = one_step(env, obs, actors, learners, who, greedy)
         for name, cut in cut_short(env, longest).items():
             at = np.isin(np.arange(len(obs[name])), [one.env for one in cut])

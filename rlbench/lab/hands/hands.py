@@ -266,6 +266,16 @@ def evaluated_here(player, how): # arguments of `evaluate`
     player.timeline.flag("evaluation", repr(told))
     return told
 
+# %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #0f8b4e66
+def waited_for_long(hands, ask): # ask(stop) -> future
+    "The result of work that asks stop() now and then: given up where the wait is interrupted, or the player closed"
+    given_up = []
+    try:
+        return hands.waited(ask(lambda: bool(given_up) or hands.player.mail.closed))
+    except KeyboardInterrupt:
+        given_up.append(True)
+        raise
+
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #797af522
 class Asking(Keeping):
     "Verbs that ask about states"
@@ -298,7 +308,9 @@ class Asking(Keeping):
     def value_against_return(self, who=None, **how):
         "What states are thought to be worth, and what comes of them -> Hindsight; arguments as for the function"
         check_keywords("value_against_return", value_against_return, how)
-        return self.waited(self.player.look(lambda trainer: value_against_return(trainer, who, **how)))
+        def look(stop):
+            return self.player.look(lambda trainer: value_against_return(trainer, who, **dict(stop=stop) | how))
+        return waited_for_long(self, look)
 
     def explain_update(self, update=None, who=None):
         "Each row of an update by its number (None: the last), with numbers and where it went -> Account"
@@ -307,13 +319,9 @@ class Asking(Keeping):
     def evaluate(self, **how):
         "Returns of the policy on fresh environments, as `evaluate`; given up where the wait for it is interrupted"
         check_keywords("evaluate", evaluate, how)
-        given_up = []
-        how.setdefault("stop", lambda: given_up or self.player.mail.closed)
-        try:
-            return self.waited(self.player.ask(lambda: evaluated_here(self.player, how)))
-        except KeyboardInterrupt:
-            given_up.append(True)
-            raise
+        def ask(stop):
+            return self.player.ask(lambda: evaluated_here(self.player, dict(stop=stop) | how))
+        return waited_for_long(self, ask)
 
     def evaluate_every(self, steps):
         "Evaluate now, and on a beat of so many environment steps; None: no more"

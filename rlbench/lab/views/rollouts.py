@@ -149,8 +149,8 @@ def rollout_from(trainer,   # whose policy
     "The greedy policy of this moment plays on from a state -> Rollout; ValueError where nobody can be put there"
     who = chosen_one(trainer.actors, who)
     here = state_meant(trainer, who, obs)
-    steps = whole_number("rollout: steps", steps, low=1)
-    times = whole_number("rollout: times", times, low=1)
+    steps = whole_number("rollout: steps", steps, low=1, high=100_000)
+    times = whole_number("rollout: times", times, low=1, high=10_000)
     begin, actors = visitors(trainer, whole_number("rollout: seed", seed))
     with contextlib.closing(fresh_envs(trainer, times)) as env:
         env.reset(begin)
