@@ -38,7 +38,7 @@ WITH_A_TRAINER = [
     (lambda t: evaluate(t, 0), ValueError, f"episodes = 0: {WHOLE} 1"),
     (lambda t: evaluate(t, -1), ValueError, f"episodes = -1: {WHOLE} 1"),
     (lambda t: evaluate(t, 2.5), ValueError, f"episodes = 2.5: {WHOLE} 1"),
-    (lambda t: evaluate(t, 2, num_envs=0), ValueError, f"num_envs = 0: {WHOLE} 1"),
+    (lambda t: evaluate(t, 2, num_envs=0), ValueError, "num_envs = 0: expected a whole number from 1 to 10,000"),
     (lambda t: evaluate(t, 2, longest=0), ValueError, f"longest = 0: {WHOLE} 1"),
     (lambda t: evaluate(3), TypeError, "or a run's id, folder or file, got int"),
     (lambda t: evaluate("run.rlb"), RunProblem, "no run 'run.rlb'"),
