@@ -471,6 +471,12 @@ def check_changes(changes):
     if not isinstance(changes, dict) or not all(isinstance(name, str) for name in changes):
         raise ValueError(f"change: {changes!r}: expected {{name: value}}, such as {{'gamma': .9}}")
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #43599221
+def is_moved(known): # a weak reference to a player
+    "Whether another thread than this one moves its run at this moment"
+    player = known()
+    return bool(player and player.worker not in (None, threading.current_thread()) and player.goals)
+
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #20011e0f
 class Rememberer(Stepper):
     "A stepper that remembers what happened and what was done, stops where it was told to, and has forks"
@@ -488,6 +494,7 @@ class Rememberer(Stepper):
             pass_watches(self.trainer, trainer)
         super().adopt(trainer)
         self.forks = Forks(Timeline(trainer, lines, file, self.budget))
+        self.timeline.moved = partial(is_moved, weakref.ref(self))
 
     @property
     def timeline(self):
@@ -504,7 +511,8 @@ class Rememberer(Stepper):
         self.timeline.look()
 
     def halts(self, event):
-        return flagged(self.timeline, self.stops.look(self.trainer, event))
+        hit = self.stops.look(self.trainer, event)
+        if hit: return flagged(self.timeline, hit)
 
     def record(self, act, text=None):
         "`act(trainer)` between two events, and its text as code; None: words that it was done"

@@ -339,6 +339,7 @@ class Chronicle(Trail):
         super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share), origin)
         self.file = origin.file if origin else file
         self.stamp = origin.stamp if origin else stamp_of(file)
+        self.moved = origin.moved if origin else lambda: False      # whether somebody else moves the run now
         trainer.watchers.append(self.note)
 
     def close(self):
@@ -427,6 +428,14 @@ def check_unit(to, n):
     if n is not None and not isinstance(to, str):
         raise ValueError(f"rewind: n = {n!r} without a unit; expected an event by its number alone, or 'episode', -1")
 
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #d65a18d2
+def lead_back(timeline, path):
+    "Bring its run to the end of a path, unwatched; ValueError where somebody else moves it now"
+    if timeline.moved():
+        raise ValueError("rewind: the run is on its way; pause it, or ask whoever plays it to rewind")
+    with unwatched(timeline.trainer, back=timeline.arrive):
+        lead(timeline.trainer, path)
+
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #00fa6eee
 class Timeline(Chronicle):
     "Where a run has been, and the way back to each of its events"
@@ -456,8 +465,7 @@ class Timeline(Chronicle):
     def rewind(self, to, n=None, branch=None):
         "Go to where the run stood after an event: by its number, or rewind('episode', -1); exact to the bit"
         branch, at = self.where(to, n, branch)
-        with unwatched(self.trainer, back=self.arrive):
-            lead(self.trainer, branch.path(at))
+        lead_back(self, branch.path(at))
         self.branch = branch
         self.visiting = branch not in self.branches
         self.at = at
