@@ -371,6 +371,19 @@ def end_as_limit(evidence):
         weight=.9, changes={},
         numbers={"steps of an episode": length})
 
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #782264da
+def in_one_place(evidence):
+    "Whether all ends are alike in something that differs elsewhere, as goals are: failures lie on many sides"
+    at_end = all_rows(evidence, "next_obs")[all_rows(evidence, "term").astype(bool)] if plain(evidence) else []
+    if not len(at_end): return False
+    elsewhere = all_rows(evidence, "obs").astype(float)
+    spread = at_end.reshape(len(at_end), -1).std(0)
+    return bool((spread < .1 * elsewhere.reshape(len(elsewhere), -1).std(0)).any())
+
+def plain(evidence):
+    "Whether what is seen is one array"
+    return isinstance(evidence.chance.obs, np.ndarray)
+
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #3fe2e972
 def pays_for_ending(evidence):
     "Every step costs, and the agent has learned to end its episodes"
@@ -378,8 +391,9 @@ def pays_for_ending(evidence):
     chance = episodes_of(evidence.chance)
     if min(len(own), len(chance)) < 3 or not own.term.all(): return None
     last = evidence.greedy.rew[ending_rows(evidence.greedy)]
-    if np.median(all_rows(evidence, "rew")) >= 0 or np.median(last) >= 0:
-        return None                                       # a goal may well be free
+    usual = np.median(all_rows(evidence, "rew"))
+    if usual >= 0 or np.median(last) > usual or np.median(last) == usual and in_one_place(evidence):
+        return None                                       # a goal may well be free, or cost like any step
     if own.length.mean() > .9 * chance.length.mean() or chance.term.mean() < .5:
         return None                                       # an end that chance does not find is a goal
     return Finding(

@@ -158,7 +158,8 @@ def hidden_time(evidence):
     rows = evidence.chance
     if not has_neighbours(evidence): return None
     told = told_by_age(rows)
-    if told < .6 or unexplained(rows) < .6: return None
+    exact = 1 - told < .05 * unexplained(rows)            # what is seen may go with time as well, and does not tell it
+    if not exact and (told < .6 or unexplained(rows) < .6): return None
     return Finding(
         "hidden_time", f"the number of the step in its episode explains {told:.0%} of the variance of rewards, and "
         "what is seen and done does not",
@@ -330,7 +331,7 @@ def hasty_limit(evidence):
     longest = length.max()
     alike = not np.ptp(all_rows(evidence, "rew"))
     all_cut = alike and longest <= 100 and not episodes.term.any() and not np.ptp(length)
-    at_once = longest == 1 and alike
+    at_once = longest <= 3 and alike and episodes.term.all()
     if not (often or at_once or all_cut): return None
     step = usual or longest
     others = f"in the median, the longest had {longest} steps" if longest > step else "and none was longer"
@@ -339,7 +340,7 @@ def hasty_limit(evidence):
         f"{step}, {others}",
         "states that lie further away are never seen, and all values are guesses of what would come after",
         "a longer max_episode_steps; is a count of steps set back by reset; what step says about the end (terminated, "
-        "truncated)",
+        "truncated); does one step last far too long",
         weight=.9 if at_once else .7, changes={},
         numbers={"steps of an episode": length})
 

@@ -20,7 +20,7 @@ from ...algos.ppo import Rollouts
 from ...core.batch import as_numpy
 from ...core.schedules import Schedule
 from .evidence import beliefs, episodes_of, known_returns, no_better
-from .findings import Finding
+from .findings import Finding, all_rows
 from .sight import each_by_itself
 from ..meanings import MEANINGS
 
@@ -124,7 +124,8 @@ def rate_apart(evidence, name):
 def strange_rate(evidence):
     "A learning rate far from the usual one"
     apart = {name: rate_apart(evidence, name) for name in RATES}
-    strange = {name: ratio for name, ratio in apart.items() if ratio > 20 or ratio < 1 / 50}
+    slow = 1 / 20 if no_better(evidence) else 1 / 40
+    strange = {name: ratio for name, ratio in apart.items() if ratio > 20 or ratio < slow}
     if evidence.algo.update:             # of a table's step size anything up to 1 makes sense, but next to nothing
         strange = {name: ratio for name, ratio in strange.items() if ratio < 1 or getattr(evidence.algo, name) > 1}
     if not strange: return None
@@ -221,25 +222,38 @@ def past_the_end(evidence):
         weight=1., changes={},
         numbers={"target": target[term], "reward": rew[term]})
 
+# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #c40522d2
+def price_of_entropy(evidence):
+    "What a step is paid for being undecided, where it is; else 0"
+    found = evidence.rehearsal
+    if not found or "temperature" not in found.nets or "ent" not in found.before: return 0.
+    return float(torch.as_tensor(evidence.algo.alpha(found.nets)).sum() * found.before.ent.abs().mean())
+
+def best_pay(evidence):
+    "The most that a step can be paid, by the rewards that were seen; of networks, which stray to both sides, its size"
+    rew = all_rows(evidence, "rew")
+    return max(rew.max(), 0.) if evidence.algo.in_numbers else np.abs(rew).max() + price_of_entropy(evidence)
+
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #f5390882
 def impossible_values(evidence):
     "Values above all returns that there can be"
     gamma = evidence.algo.gamma
     values = beliefs(evidence.learner.actor, evidence.exploring.obs) if gamma < 1 else None
     if values is None or not len(values): return None
-    largest = max(np.abs(rows.rew).max() for rows in (evidence.exploring, evidence.greedy, evidence.chance))
-    bound = largest / (1 - gamma)
-    believed = np.median(np.abs(values))
+    table = evidence.algo.in_numbers
+    best = best_pay(evidence)
+    bound = best / (1 - gamma)
+    believed = np.median(values if table else np.abs(values))
     if believed <= 1.5 * bound + 1: return None
     advice = "a smaller learning rate, a target network that follows more slowly, or rewards in smaller units"
-    if evidence.algo.update and (evidence.algo.lr or 0) <= 1:     # a table stays between what it was and its targets
-        advice = "look at update: does it correct another cell than it compares, or the wrong way"
+    if table and (evidence.algo.lr or 0) <= 1:            # it stays between what it was and its targets
+        advice = "a smaller `initial`; or look at update: does it correct another cell than it compares, the wrong way"
     return Finding(
         "impossible_values", f"states are valued at {believed:,.4g} in the median, and with rewards of at most "
-        f"{largest:.3g} and gamma = {gamma:g} no return is above {bound:,.4g}",
-        "values that feed on themselves have run away, and the policy follows them",
+        f"{best:.3g} and gamma = {gamma:g} no return is above {bound:,.4g}",
+        "values that feed on themselves have run away, or were hoped for, and the policy follows them",
         advice,
-        weight=.95, changes=back_to_default(evidence, "lr", "critic_lr", "tau", "target_update_interval"),
+        weight=.95, changes=back_to_default(evidence, "lr", "critic_lr", "tau", "target_update_interval", "initial"),
         numbers={"value": values})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #9f24d268

@@ -111,8 +111,8 @@ def off_scale(seen): # (n, D) numbers
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #2f5a7fb5
 def unscaled_observation(evidence):
     "A dimension is much larger than networks take, or all are much smaller"
-    if getattr(evidence.algo, "normalize_obs", False) or evidence.algo.update:
-        return None
+    if getattr(evidence.algo, "normalize_obs", bool(evidence.algo.update)):
+        return None                                       # a table does not mind
     for name, seen in numbers_seen(evidence):
         wide, size = off_scale(seen)
         if not len(wide): continue

@@ -4,15 +4,19 @@
 
 # %% auto #0
 __all__ = ['STEADY_CHECKS', 'sureness', 'left_by_states', 'long_episodes', 'sure_by_episode', 'told_by_place', 'turned_actions',
-           'levels_of', 'share_replaced', 'replaced_actions', 'late_sight']
+           'levels_of', 'share_replaced', 'replaced_actions', 'late_sight', 'uneven_steps']
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #3f8daa96
+from itertools import combinations, combinations_with_replacement
+
 import gymnasium as gym
 import numpy as np
 
+from .actions import sees_numbers, shown_by
 from .findings import Finding, all_that_followed, effects_after, groups_of_actions
 from .findings import episode_numbers, within_episodes
-from .hidden import slopes
+from .hidden import foretold, slopes
+from .sight import is_varied
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #75ad9d3e
 def sureness(y,    # (n,)
@@ -113,7 +117,8 @@ def turned_actions(evidence):
     return Finding(
         "turned_actions", told,
         "what an action does is another matter in each episode, and observations do not say which",
-        "are actions renumbered or turned round now and then, by reset or by a wrapper; if they must, show how",
+        "are actions, or the numbers of an observation, put in another order or turned round now and then, by reset or "
+        "by a wrapper; if they must, show how",
         weight=.9, changes={})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #e6ea1620
@@ -145,19 +150,49 @@ def share_replaced(y, group, x):
     own = np.array(list(levels))[far.argmin(1)] == group
     return float((near & ~own).mean()) if gap > 0 and near.mean() > .9 else 0.
 
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #dad5f573
+def states_squared(rows):
+    "(n, K) what is seen, and each number of it times each"
+    x = (rows.obs - rows.obs.mean(0)) / np.maximum(rows.obs.std(0), 1e-9)
+    pairs = combinations_with_replacement(x.T, 2) if x.shape[1] <= 8 else zip(x.T, x.T)
+    return np.column_stack([np.ones(len(x)), x, *(one * other for one, other in pairs)]).astype(float)
+
+def share_of_past(y,    # (n,)
+                  done, # (L, n) a number of the action of so many steps before
+                  known):# (n, K) beside that
+    "Share of the steps in which an action of before shows instead of the one taken; 0 where that cannot be told"
+    lag = np.zeros(len(y), int)
+    for _ in range(8):                                    # whose step it was is found out on the way
+        made = np.column_stack([known, done[lag, np.arange(len(y))]])
+        *beside, effect = np.linalg.lstsq(made, y, rcond=None)[0]
+        far = np.abs(y - known @ beside - effect * done) / max(abs(effect) * done.std(), 1e-12)
+        lag = far.argmin(0)
+    near = far.min(0)
+    told = (near < .1).mean() > .6 and (far[0] < .05).mean() > .1        # at times it is the present one
+    return float(((far[0] > .3) & (near < .05)).mean()) if told else 0.
+
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #bc5b7d84
+def share_taken_over(rows):
+    "Share of the steps in which the action of another step takes effect, or another one of several"
+    followed = [y.astype(float) for y in all_that_followed(rows)]
+    if rows.act.dtype.kind == "f":
+        first = within_episodes(rows, 3)
+        done = np.stack([rows.act.reshape(len(rows.act), -1)[first + 3 - lag, 0] for lag in range(4)]).astype(float)
+        known = states_squared(rows)[first + 3]
+        return max(share_of_past(y[first + 3], done, known) for y in followed[2:])
+    effects = effects_after(rows, 0)
+    y = followed[int(effects.argmax())]
+    told_apart = effects.max() > 20 and len(np.unique(y)) > 20    # not of what is switched on and off
+    return share_replaced(y, groups_of_actions(rows.act), rows.obs.astype(float)) if told_apart else 0.
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #50ad7de1
 def replaced_actions(evidence):
     "Now and then another action takes effect than the one that was taken"
     rows = evidence.chance
-    several = isinstance(evidence.spec.action_space, gym.spaces.Discrete)
-    if not several or not isinstance(rows.obs, np.ndarray) or rows.obs.ndim != 2 or len(rows.rew) < 200:
+    plain = isinstance(evidence.spec.action_space, (gym.spaces.Discrete, gym.spaces.Box))
+    if not plain or not isinstance(rows.obs, np.ndarray) or rows.obs.ndim != 2 or len(rows.rew) < 200:
         return None
-    group = groups_of_actions(rows.act)
-    effects = effects_after(rows, 0)
-    columns = [y.astype(float) for y in all_that_followed(rows)]
-    y = columns[int(effects.argmax())]
-    told_apart = effects.max() > 20 and len(np.unique(y)) > 20    # not of what is switched on and off
-    share = share_replaced(y, group, rows.obs.astype(float)) if told_apart else 0.
+    share = share_taken_over(rows)
     if share < .04: return None
     return Finding(
         "replaced_actions", f"in {share:.0%} of the steps what followed is what follows from another action than the "
@@ -183,5 +218,49 @@ def late_sight(evidence):
         "does step return the observation of before the action; or are velocities missing from it",
         weight=.72, changes={})
 
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #90497374
+def strides(rows): # of vectors
+    "(n, D) how far numbers went over how far a line says, of those of which it says something; nan if that is not far"
+    dims = np.flatnonzero(is_varied(rows.obs, 50) & (rows.obs != rows.next_obs).any(0))[:8]
+    change = (rows.next_obs - rows.obs)[:, dims].astype(float)
+    known = np.column_stack([states_squared(rows), done_in(rows)])
+    usual = known @ np.linalg.lstsq(known, change, rcond=None)[0]
+    told = (change - usual).var(0) < .6 * change.var(0)
+    far = np.abs(usual) > np.median(np.abs(usual), axis=0)
+    ratio = np.clip(change / np.where(far, usual, 1), -1, 6)
+    return np.where(far, ratio, np.nan)[:, told]
+
+def done_in(rows):
+    "(n, K) columns in which actions show"
+    return np.column_stack([shown_by(column) for column in rows.act.reshape(len(rows.act), -1).T]).astype(float)
+
+def go_together(pair): # (n, 2)
+    "Whether two numbers go on as they should, but far in the same steps and short in the same"
+    if len(pair) < 50 or (pair > 0).mean() < .95: return False
+    spread = np.subtract(*np.quantile(pair, (.75, .25), axis=0))
+    return bool(spread.min() > .5 and np.corrcoef(pair.T)[0, 1] > .7)
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #e28c904e
+def uneven_steps(evidence):
+    "In some steps all goes far and in others hardly on, and nothing tells in which"
+    rows = evidence.chance
+    if not sees_numbers(evidence) or isinstance(rows.act, dict): return None
+    for pair in combinations(strides(rows).T, 2):
+        there = np.isfinite(sum(pair))
+        if not go_together(np.column_stack(pair)[there]): continue
+        length = sum(pair)[there] / 2
+        seen = np.column_stack([rows.obs, done_in(rows)])[there].astype(float)
+        if foretold(seen, length[:, None])[0] < .7: continue
+        short, long = np.quantile(length, (.1, .9))
+        return Finding(
+            "uneven_steps", f"in a tenth of the steps numbers of the observation go {long:.1f} times as far as they "
+            f"mostly do, in another {short:.1f} times, all of them together, and nothing tells when",
+            "what an action brings about is another matter each time, and a discount of steps is none of time",
+            "is an action repeated as often as chance says (frame skip), does a step last as long as the computer took "
+            "for it; let all last alike, or show how long",
+            weight=.74, changes={},
+            numbers={"length of a step": length})
+    return None
+
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #d622a3b9
-STEADY_CHECKS = [turned_actions, replaced_actions, late_sight]
+STEADY_CHECKS = [turned_actions, replaced_actions, late_sight, uneven_steps]

@@ -321,9 +321,9 @@ def against_values(evidence, tries=8):
     if own is None or outweighed(evidence): return None
     space = copy.deepcopy(evidence.spec.action_space)
     space.seed(0)
-    n = len(rows.rew)
-    sampled = np.stack([as_columns(space, space.sample()) for _ in range(tries * n)])
+    sampled = np.stack([as_columns(space, space.sample()) for _ in range(tries * len(rows.rew))])
     random = np.array([worth_of(evidence, rows.obs, act) for act in np.split(sampled, tries)])
+    random = np.where(np.isfinite(random), random, own)   # what is forbidden is worth nothing to anybody
     if own.mean() > random.mean() - .5 * random.std(0).mean() - 1e-9 - 1e-5 * np.abs(own).mean():
         return None
     return Finding(
