@@ -424,3 +424,44 @@ FRESH_HEALTHY = {
                                          steps=20_000),
     "sarsa on the frozen lake": case(env="rlbench/FrozenLake-v0", algo="sarsa", lr=.1, steps=20_000),
 }
+
+
+class AnyLength(gym.Wrapper):
+    "Repeats an action one to six times"
+
+    def step(self, action):
+        for _ in range(self.unwrapped.np_random.integers(1, 7)):
+            obs, rew, term, trunc, info = self.env.step(action)
+            if term or trunc: break
+        return obs, rew, term, trunc, info
+
+
+class SameForce(gym.Wrapper):
+    "Mostly goes on with the last force instead of taking the new one"
+    last = None
+
+    def step(self, action):
+        if self.last is None or self.unwrapped.np_random.random() < .3: self.last = action
+        return self.env.step(self.last)
+
+
+class Faded(gym.Wrapper):
+    "Discounts rewards itself"
+
+    def reset(self, **how):
+        self.worth = 1.
+        return self.env.reset(**how)
+
+    def step(self, action):
+        obs, rew, *rest = self.env.step(action)
+        self.worth *= .9
+        return obs, self.worth * rew, *rest
+
+
+FRESH_FAULTS |= {
+    "cart pole: steps of any length": case("uneven_steps", env=wrapped("CartPole-v1", AnyLength), steps=12_000),
+    "pendulum: forces that stick": case("replaced_actions", env=wrapped(SWING, SameForce), algo="sac", **SMALL,
+                                        steps=2500),
+    "cart pole: discounted already": case("hidden_time", env=wrapped("CartPole-v1", Faded), steps=12_000),
+    "cliff: hopes for a hundred": case("impossible_values", env=CLIFF, algo="sarsa", initial=100., lr=.05, steps=8000),
+}
