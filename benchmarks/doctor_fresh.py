@@ -441,7 +441,8 @@ class SameForce(gym.Wrapper):
     last = None
 
     def step(self, action):
-        if self.last is None or self.unwrapped.np_random.random() < .3: self.last = action
+        anew = self.last is None or self.unwrapped.np_random.random() < .3
+        if anew: self.last = action
         return self.env.step(self.last)
 
 

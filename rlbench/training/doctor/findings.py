@@ -374,15 +374,12 @@ def end_as_limit(evidence):
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #782264da
 def in_one_place(evidence):
     "Whether all ends are alike in something that differs elsewhere, as goals are: failures lie on many sides"
-    at_end = all_rows(evidence, "next_obs")[all_rows(evidence, "term").astype(bool)] if plain(evidence) else []
+    plain = isinstance(evidence.chance.obs, np.ndarray)
+    at_end = all_rows(evidence, "next_obs")[all_rows(evidence, "term").astype(bool)] if plain else []
     if not len(at_end): return False
     elsewhere = all_rows(evidence, "obs").astype(float)
     spread = at_end.reshape(len(at_end), -1).std(0)
     return bool((spread < .1 * elsewhere.reshape(len(elsewhere), -1).std(0)).any())
-
-def plain(evidence):
-    "Whether what is seen is one array"
-    return isinstance(evidence.chance.obs, np.ndarray)
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #3fe2e972
 def pays_for_ending(evidence):

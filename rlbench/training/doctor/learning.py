@@ -226,7 +226,8 @@ def past_the_end(evidence):
 def price_of_entropy(evidence):
     "What a step is paid for being undecided, where it is; else 0"
     found = evidence.rehearsal
-    if not found or "temperature" not in found.nets or "ent" not in found.before: return 0.
+    if not found or "temperature" not in found.nets or "ent" not in found.before:
+        return 0.
     return float(torch.as_tensor(evidence.algo.alpha(found.nets)).sum() * found.before.ent.abs().mean())
 
 def best_pay(evidence):
