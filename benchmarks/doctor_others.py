@@ -230,7 +230,7 @@ OTHER_FAULTS = {
     "ratio upside down": case("wrong_push", algo=RatioUpsideDown()),
     "memory emptied in every step": case(
         "empty_memory", env="rlbench/StatelessCartPole-v0", algo=Empties(), steps=3000),
-    "states shown a step late": case("aliased_state", env=stale_lake, algo="qlearning", steps=3000),
+    "states shown a step late": case("aliased_state", "other_world", env=stale_lake, algo="qlearning", steps=3000),
     "sac's price of entropy falls": case("wrong_push", **SMALL | dict(algo=PriceFalls())),
 }
 OTHER_HEALTHY = {
