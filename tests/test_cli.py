@@ -172,12 +172,15 @@ def test_given_data(terminal, tmp_path):
     assert (status, err) == (0, "") and "0 steps, 5 updates" in out
     assert read(tmp_path / "runs" / "CartPole-v1-bc-0", "status.json")["updates"] == 5
     status, out, err = terminal("train", "CartPole-v1", "bc", "--resume", "--updates", 8, "--quiet")
+    assert "nothing more will be learned" not in out
     assert (status, err) == (0, "") and "0 steps, 8 updates" in out
     for wrong, wanted in ((args, "say how many updates"), ((*args, "--steps", 5, "--updates", 5), "give one of them")):
         status, _, err = terminal(*wrong, "--run-id", "b")
         assert status == 2 and wanted in err and len(err.splitlines()) == 1
     status, _, err = terminal("train", "CartPole-v1", "bc", "--memory", "none.rlb", "--updates", 5, "--run-id", "b")
     assert status == 2 and "none.rlb: no such file" in err and not (tmp_path / "runs" / "b").exists()
+    status, out, err = terminal(*args, "--set", "n_epochs=1", "--updates", 999, "--run-id", "c")
+    assert (status, err) == (0, "") and "nothing more will be learned; raise n_epochs" in out
 
 
 @pytest.mark.parametrize("name", ["shown.rlb", "shown.jsonl"])

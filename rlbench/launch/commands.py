@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['FLAGS', 'NUMBERS', 'NUMBER', 'SPACES', 'FINITE', 'TRAITS', 'MISTAKES', 'COMMANDS', 'assignments', 'by_behaviour',
-           'name_of', 'settings_of', 'run_name', 'run_train', 'numbers_of_evaluation', 'text_of_evaluation',
-           'named_trainer', 'run_evaluate', 'run_estimate', 'play', 'run_play', 'run_film', 'run_record', 'handles',
-           'spaces_text', 'notebook_of', 'row_about', 'overview', 'kind_of', 'run_algorithms', 'run_explain',
-           'shell_line', 'run_suggest', 'run_runs', 'bench_notebook', 'run_lab', 'tell_line', 'carry_out']
+           'name_of', 'settings_of', 'run_name', 'learning_text', 'run_train', 'numbers_of_evaluation',
+           'text_of_evaluation', 'named_trainer', 'run_evaluate', 'run_estimate', 'play', 'run_play', 'run_film',
+           'run_record', 'handles', 'spaces_text', 'notebook_of', 'row_about', 'overview', 'kind_of', 'run_algorithms',
+           'run_explain', 'shell_line', 'run_suggest', 'run_runs', 'bench_notebook', 'run_lab', 'tell_line',
+           'carry_out']
 
 # %% ../../nbs/9_launch/90_commands.ipynb #2fa4d380
 import importlib.util
@@ -82,6 +83,16 @@ def run_name(args, settings):
     plan = agree(args.env, by_behaviour(args.algo), args.config, "command line", settings, preset=args.preset)
     return name_of(plan.env, plan.cast.values(), plan.config.values["trainer"].seed)
 
+# %% ../../nbs/9_launch/90_commands.ipynb #7222a5b9
+def learning_text(trainer):
+    "What is to be said where a run did not learn, or has learned all; nothing where it goes on, or only acted"
+    if not trainer.learners: return ""
+    if not trainer.updates:
+        return f"nothing was learned yet; next: {trainer.next_text}"
+    if not trainer.settled: return ""
+    again = any(hasattr(learner.algo, "n_epochs") for learner in trainer.learners.values())
+    return "nothing more will be learned" + "; raise n_epochs for more passes over the data" * again
+
 # %% ../../nbs/9_launch/90_commands.ipynb #6f2498ed
 def run_train(args):
     settings = settings_of(args)
@@ -92,8 +103,7 @@ def run_train(args):
                     initialize_from=args.initialize_from, inference=args.inference, memory=by_behaviour(args.memory),
                     progress=not args.quiet, source="command line", **settings)
     print(trainer)
-    if not (trainer.updates or args.inference):
-        print(f"nothing was learned yet; next: {trainer.next_text}")
+    if learning_text(trainer): print(learning_text(trainer))
     if args.inference: print("only acted; nothing was written")
     elif trainer.interrupted:
         there = newest(path_of(args.folder) / run_id)
