@@ -150,6 +150,10 @@ def cost_of(clock, processor):
     "Seconds that drawing cost, where it took some by the clock and some of the thread's own"
     return max(processor, clock / 2)
 
+def believed(took, before):
+    "Seconds that count, where the round before came to some: one that is slow by chance is no measure"
+    return min(took, 2 * max(before, LONG_ROUND))
+
 def pause_after(took, share):
     "Seconds without a picture after one that took some, so that drawing has a share of the time"
     return took * (1 - share) / share
@@ -169,6 +173,7 @@ class Screen(Board):
         super().__init__(cards)
         self.share = share          # of the time, for drawing
         self.rate = rate            # pictures a second of one view
+        self.cost = 0.              # seconds of a round
         self.next_at = 0.
         self.told_at = 0.           # perf_counter seconds
 
@@ -181,13 +186,12 @@ class Screen(Board):
         if now - self.told_at >= WORDS_AFTER - LONG_ROUND:
             self.tell(owner, True)
         end = perf_counter()
-        pause = pause_after(cost_of(end - now, thread_time() - used), self.share)
-        self.next_at = max(end + pause, next_turn(self.shown(), self.rate, self.told_at))
+        self.cost = believed(cost_of(end - now, thread_time() - used), self.cost)
+        self.next_at = max(end + pause_after(self.cost, self.share), next_turn(self.shown(), self.rate, self.told_at))
 
     def send(self):
         "What was drawn while moving, in one message"
-        panes = [pane for card in self.shown() for pane in card.panes]
-        send_together(panes)
+        send_together([pane for card in self.shown() for pane in card.panes])
 
     def idle(self, owner, until):
         for card in sorted(self.shown(), key=lambda card: card.drawn_at):
