@@ -136,8 +136,8 @@ def rare_reward(evidence):
     rare = np.count_nonzero(rew != usual)
     if not 0 < rare < len(rew) / 500 or all_rows(evidence, "term").sum() > rare:
         return None
-    if met_often(evidence, usual):
-        return None                                       # the run itself knows where it is to be had
+    if met_often(evidence, usual) or usual < 0 and all_rows(evidence, "term").sum() == rare:
+        return None                                       # it knows where it is to be had; or steps cost until the end
     return Finding(
         "rare_reward", f"{rare} of {len(rew):,} rewards were not {usual:.4g}",
         "an update hardly ever sees the one step that would teach it something",

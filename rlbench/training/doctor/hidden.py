@@ -135,6 +135,11 @@ def between_twins(rows):
     apart = rows.rew - (np.bincount(kind, rows.rew) / times)[kind]
     return float((apart**2).sum() / free / rows.rew.var())
 
+# %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #d1317733
+def without_extremes(rows):
+    "The same rows, with the smallest and largest rewards no farther off than most: a crash is another matter"
+    return Batch(rows, rew=np.clip(rows.rew, *np.quantile(rows.rew, (.02, .98))))
+
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #84e82a46
 def noisy_reward(evidence):
     "Rewards are mostly noise"
@@ -142,7 +147,7 @@ def noisy_reward(evidence):
     if len(np.unique(rows.rew)) < len(rows.rew) / 2: return None
     share = 0.
     if are_numbered(evidence): share = between_twins(rows)
-    elif has_neighbours(evidence): share = unexplained(rows)
+    elif has_neighbours(evidence): share = min(unexplained(rows), unexplained(without_extremes(rows)))
     if share < .6: return None
     return Finding(
         "noisy_reward", f"steps that are alike are paid differently: {min(share, 1):.0%} of the variance of rewards is "
@@ -281,7 +286,7 @@ def late_reward(evidence):
 def open_after(rows, lag):
     "Share of the variance of rewards that states, actions and what they changed so many steps before leave open"
     before = within_episodes(rows, lag)
-    rew = np.clip(rows.rew, *np.quantile(rows.rew, (.02, .98)))       # a crash is another matter
+    rew = without_extremes(rows).rew
     seen = {name: rows[name][before] for name in ("obs", "act", "next_obs")}
     return unexplained(Batch(seen, rew=rew[before + lag]))
 

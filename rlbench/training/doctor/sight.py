@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
            'unscaled_observation', 'is_varied', 'stands_at_ends', 'ever_moves', 'clipped_observation', 'copied_dims',
-           'copied_part', 'lasting', 'each_by_itself', 'foretells_pay', 'noisy_observation', 'shaky_observation',
-           'stuck_observation', 'ends_apart', 'paid_apart', 'looks_alike', 'aliased_state', 'same_start', 'torn_start',
-           'torn_end', 'drift_of_starts', 'drifting_start', 'drifting_reward', 'goes_on', 'carried_over']
+           'copied_part', 'lasting', 'each_by_itself', 'acts_shown', 'foretells_pay', 'noisy_observation',
+           'shaky_observation', 'stuck_observation', 'ends_apart', 'paid_apart', 'looks_alike', 'aliased_state',
+           'same_start', 'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start', 'drifting_reward', 'goes_on',
+           'carried_over']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 from collections import Counter
@@ -209,13 +210,17 @@ def each_by_itself(evidence):
     return evidence.algo.gamma == 0 and bool(found) and max(found) <= .15
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #17426b99
+def acts_shown(act):
+    "(n, K) columns in which actions show: numbers as they are, a choice by which it is"
+    act = act.reshape(len(act), -1)
+    if act.dtype.kind not in "iu": return act
+    return np.concatenate([column[:, None] == np.unique(column) for column in act.T], axis=1)
+
 def foretells_pay(evidence, name):
     "Whether a part of what chance sees and its actions foretell rewards, and better than if others had been seen"
     rows = evidence.chance
     if isinstance(rows.act, dict) or not np.ptp(rows.rew): return False
-    act = rows.act.reshape(len(rows.rew), -1)
-    if act.dtype.kind in "iu":
-        act = np.concatenate([column[:, None] == np.unique(column) for column in act.T], axis=1)
+    act = acts_shown(rows.act)
     obs = named_part(rows.obs, name)
     others = np.random.default_rng(0).permutation(obs)
     rew = rows.rew[:, None].astype(float)
@@ -244,6 +249,14 @@ def taken_back(obs, first): # (n, D), rows that are followed by two more of thei
     size = np.sqrt((change**2).mean(0) * (then**2).mean(0))
     return (change * then).mean(0) / np.maximum(size, 1e-12)
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #46304dc3
+def seen_through(rows, obs, next_obs, dims):
+    "Whether state and action foretell most of the changes of most of some numbers"
+    if isinstance(rows.act, dict): return False
+    known = np.column_stack([obs, acts_shown(rows.act)]).astype(float)
+    change = (next_obs - obs)[:, dims].astype(float)
+    return bool(np.median(foretold(known, change)) < .34)
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #0be3388b
 def shaky_observation(evidence):
     "Most numbers of an observation go back with each step from where they went with the last one"
@@ -257,6 +270,8 @@ def shaky_observation(evidence):
         back = taken_back(obs, first)[dims] if len(first) >= 200 else np.zeros(0)
         if not len(back) or (back < -.3).mean() <= .5 or foretells_pay(evidence, name):
             continue
+        if seen_through(rows, obs, named_part(rows.next_obs, name), dims[back < -.3]) and back.min() > -.95:
+            continue                                      # to and fro, as it should be: it is only seen too rarely
         return Finding(
             "shaky_observation", f"changes of dimension {told_dims(name, dims[back < -.3])} of the observation "
             f"correlate by {back.min():.2f} with the change before; noise alone has -0.5",
