@@ -250,12 +250,12 @@ def taken_back(obs, first): # (n, D), rows that are followed by two more of thei
     return (change * then).mean(0) / np.maximum(size, 1e-12)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #46304dc3
-def seen_through(rows, obs, next_obs, dims):
-    "Whether state and action foretell most of the changes of most of some numbers"
+def seen_through(rows, name, dims):
+    "Whether state and action foretell most of the changes of most of some numbers of a part of what is seen"
     if isinstance(rows.act, dict): return False
+    obs, then = (named_part(one, name) for one in (rows.obs, rows.next_obs))
     known = np.column_stack([obs, acts_shown(rows.act)]).astype(float)
-    change = (next_obs - obs)[:, dims].astype(float)
-    return bool(np.median(foretold(known, change)) < .34)
+    return bool(np.median(foretold(known, (then - obs)[:, dims].astype(float))) < .34)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #0be3388b
 def shaky_observation(evidence):
@@ -270,15 +270,13 @@ def shaky_observation(evidence):
         back = taken_back(obs, first)[dims] if len(first) >= 200 else np.zeros(0)
         if not len(back) or (back < -.3).mean() <= .5 or foretells_pay(evidence, name):
             continue
-        if seen_through(rows, obs, named_part(rows.next_obs, name), dims[back < -.3]) and back.min() > -.95:
-            continue                                      # to and fro, as it should be: it is only seen too rarely
+        if back.min() > -.95 and seen_through(rows, name, dims[back < -.3]): continue
         return Finding(
             "shaky_observation", f"changes of dimension {told_dims(name, dims[back < -.3])} of the observation "
             f"correlate by {back.min():.2f} with the change before; noise alone has -0.5",
             "what is seen is off by something else in each step, so small differences between states are lost",
             "is noise added to observations; a mean of the last few, or a policy with a memory, sees through it",
-            weight=.7, changes={},
-            numbers={f"dimension {dims[0]}": obs[:, dims[0]]})
+            weight=.7, changes={}, numbers={f"dimension {dims[0]}": obs[:, dims[0]]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #f5982374
