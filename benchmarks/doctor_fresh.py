@@ -466,3 +466,22 @@ FRESH_FAULTS |= {
     "cart pole: discounted already": case("hidden_time", env=wrapped("CartPole-v1", Faded), steps=12_000),
     "cliff: hopes for a hundred": case("impossible_values", env=CLIFF, algo="sarsa", initial=100., lr=.05, steps=8000),
 }
+
+
+class EveryFourth(gym.Wrapper):
+    "Repeats each action four times, and pays the sum"
+
+    def step(self, action):
+        paid = 0.
+        for _ in range(4):
+            obs, rew, term, trunc, info = self.env.step(action)
+            paid += rew
+            if term or trunc: break
+        return obs, paid, term, trunc, info
+
+
+FRESH_HEALTHY |= {
+    "sac on the hill, each action four times": case(env=wrapped(HILL, EveryFourth), algo="sac", **SMALL, steps=3000),
+    "dqn on acrobot, each action four times": case(env=wrapped(ARMS, EveryFourth), algo="dqn", steps=6000),
+    "recurrent ppo on acrobot, early": case(env=ARMS, algo="recurrent_ppo", steps=8000),
+}

@@ -147,7 +147,8 @@ def noisy_reward(evidence):
     if len(np.unique(rows.rew)) < len(rows.rew) / 2: return None
     share = 0.
     if are_numbered(evidence): share = between_twins(rows)
-    elif has_neighbours(evidence): share = min(unexplained(rows), unexplained(without_extremes(rows)))
+    elif has_neighbours(evidence):
+        share = min(unexplained(rows), unexplained(without_extremes(rows)))
     if share < .6: return None
     return Finding(
         "noisy_reward", f"steps that are alike are paid differently: {min(share, 1):.0%} of the variance of rewards is "

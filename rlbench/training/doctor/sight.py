@@ -262,15 +262,15 @@ def shaky_observation(evidence):
     "Most numbers of an observation go back with each step from where they went with the last one"
     rows = evidence.chance
     first = within_episodes(rows, 2)
-    if evidence.algo.gamma == 0:
-        return None                                       # each step may be a task by itself
+    if evidence.algo.gamma == 0: return None  # each step a task by itself
     for name, _ in numbers_seen(evidence):
         obs = named_part(rows.obs, name)
         dims = np.flatnonzero(is_varied(obs, 50))
         back = taken_back(obs, first)[dims] if len(first) >= 200 else np.zeros(0)
         if not len(back) or (back < -.3).mean() <= .5 or foretells_pay(evidence, name):
             continue
-        if back.min() > -.95 and seen_through(rows, name, dims[back < -.3]): continue
+        swings = back.min() > -.95 and seen_through(rows, name, dims[back < -.3])
+        if swings: continue
         return Finding(
             "shaky_observation", f"changes of dimension {told_dims(name, dims[back < -.3])} of the observation "
             f"correlate by {back.min():.2f} with the change before; noise alone has -0.5",
