@@ -43,10 +43,16 @@ def planes_of(evidence):
     return dead_planes([rows.obs for rows in all_steps(evidence)], int(np.argmin(space.shape)))
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #d46b68bf
+def is_one_hot(seen): # (n, D)
+    "Whether all rows have as many ones, and zeros beside them: what was not chosen yet stands still, and is no fault"
+    ones = seen.sum(1)
+    return bool(np.isin(seen, (0, 1)).all() and ones[0] and (ones == ones[0]).all())
+
 def stands_still(seen): # (n, D)
     "(D,) whether a number never changes, or, beside the others, as good as never: what was divided by a bound of 1e38"
     span = np.ptp(seen.astype(float), axis=0)
-    return span <= 1e-9 * span.max()
+    still = span <= 1e-9 * span.max()
+    return still & (still.all() or not is_one_hot(seen))
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #c6001a20
 def dead_observation(evidence):
