@@ -93,7 +93,7 @@ def line(name, peer, rounds):
     else:
         ours = number = alone(name, rounds)
         beside = "– | –"
-    verdict = "reached" if goal.reached(number) else f"not reached; {goal.tried}"
+    verdict = "reached" if goal.reached(number) else "; ".join(filter(None, ("not reached", goal.tried)))
     return f"| {goal.what} | {ours:,.0f} {goal.unit} | {beside} | {goal} | {verdict} |"
 
 
