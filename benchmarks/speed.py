@@ -46,7 +46,7 @@ GOALS = dict(
     ppo_compiled=Goal("the same PPO with compiled=True", "steps/s", 3.0),
     dqn_traced=Goal("the same DQN with traced=True", "steps/s", 2.0),
     sac_sbx=Goal("the same SAC with compiled=True, beside SBX", "steps/s", 1.0),
-    td3_sbx=Goal("TD3, Pendulum-v1, one update of 256 a step, 256x256, traced=True, beside SBX", "steps/s", 1.0),
+    td3_sbx=Goal("TD3, Pendulum-v1, one update of 256 a step, 256x256, compiled=True, beside SBX", "steps/s", 1.0),
     sample=Goal("uniform replay, 256 out of 1M transitions of 17 numbers", "µs", 0.5, more=False),
     gae=Goal("advantages, 2048 x 8", "µs", 0.1, more=False),
     qlearning=Goal("Q-learning, rlbench/CliffWalk-v0, nothing set", "steps/s", 5000, peer=False),

@@ -74,6 +74,19 @@ def test_like_eager_and_after_a_load(case, way, tmp_path):
     assert same(traced.learner.state(), loaded.learner.state())
 
 
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build has no oneDNN")
+@pytest.mark.filterwarnings("error::rlbench.training.traced.NotTraced")
+@pytest.mark.parametrize("way", ["traced", "compiled"])
+def test_wide_products_by_onednn_are_the_same(way, monkeypatch):
+    case = "td3", "Pendulum-v1", dict(REPLAY, hidden=(128, 128), policy_delay=2)
+    eager = run_of(case, 32)
+    monkeypatch.setattr("rlbench.training.rewrites.is_onednn_quicker", lambda: True)
+    other = run_of(case, 32, **{way: True})
+    for recipe in other.learner.recipes.values():         # with a step of the actor and without
+        assert "by_onednn" in str(recipe.graph)
+    assert apart(eager, other) < 1e-5
+
+
 def test_a_changed_setting_counts():
     case = CASES[0]
     runs = [run_of(case, 32, traced=trace) for trace in (False, True)]

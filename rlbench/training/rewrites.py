@@ -6,6 +6,10 @@
 __all__ = ['rewrite']
 
 # %% ../../nbs/6_training/614_rewrites.ipynb #246eac58
+import platform
+from functools import cache
+from pathlib import Path
+
 import torch
 from torch.fx.node import map_arg
 
@@ -28,28 +32,100 @@ def tanh_by_sigmoid(graph, node):
     share = call(graph, aten.sigmoid.default, twice)
     return call(graph, aten.rsub.Scalar, share, -1, -2)   # -1 + 2 * share
 
+# %% ../../nbs/6_training/614_rewrites.ipynb #4243dcd1
+def transpose(graph, node):
+    "The matrix of a node, or each of its stack, transposed"
+    return call(graph, aten.transpose.int, node, -2, -1)
+
+# %% ../../nbs/6_training/614_rewrites.ipynb #73ded78c
+def is_transposed(node):
+    "Whether a node is that of a transposed matrix, or of a stack of such"
+    return node.target is aten.t.default or node.target is aten.transpose.int and node.args[1:] in [(-2, -1), (1, 2)]
+
 # %% ../../nbs/6_training/614_rewrites.ipynb #16c2e788
-NARROW = range(2, 9) # columns for which it pays, measured
+NARROW = {aten.mm.default: range(2, 9), aten.bmm.default: range(1, 9)} # columns for which it pays, measured
 
 def is_narrow(node):
-    "Whether a product is that of a transposed matrix and one of a few columns"
+    "Whether a product is that of a transposed matrix and one of a few columns, or a stack of such"
     left, right = node.args
-    return left.target is aten.t.default and right.meta["val"].shape[1] in NARROW
+    return is_transposed(left) and right.meta["val"].shape[-1] in NARROW[node.target]
 
 # %% ../../nbs/6_training/614_rewrites.ipynb #69fb5950
 def other_way_round(graph, node):
     "A'B as (B'A)'"
     left, right = node.args
-    turned = call(graph, aten.mm.default, call(graph, aten.t.default, right), left.args[0])
-    return call(graph, aten.clone.default, call(graph, aten.t.default, turned), memory_format=torch.contiguous_format)
+    turned = call(graph, node.target, transpose(graph, right), left.args[0])
+    return call(graph, aten.clone.default, transpose(graph, turned), memory_format=torch.contiguous_format)
+
+# %% ../../nbs/6_training/614_rewrites.ipynb #48b0a63b
+def by_onednn(left, right, bias=None):
+    "A product of matrices or of stacks of them, each with a bias of one row or none, as oneDNN makes it"
+    product = torch.ops.mkldnn._linear_pointwise
+    if left.ndim == 2:
+        row = None if bias is None else bias.flatten()
+        return product(left, right.t(), row, "none", [], "")
+    rows = [None] * len(left) if bias is None else bias.squeeze(1)
+    return torch.stack([product(*one, "none", [], "") for one in zip(left, right.mT, rows)])
+
+# %% ../../nbs/6_training/614_rewrites.ipynb #b37626e5
+def shape_by_onednn(left, right, bias=None):
+    "What has the shape of the product"
+    return left.new_empty(*left.shape[:-1], right.shape[-1])
+
+# %% ../../nbs/6_training/614_rewrites.ipynb #39fe4396
+if not hasattr(torch.ops.rlbench, "by_onednn"):           # this may be run again
+    LIBRARY = torch.library.Library("rlbench", "FRAGMENT")
+    LIBRARY.define("by_onednn(Tensor left, Tensor right, Tensor? bias=None) -> Tensor")
+    LIBRARY.impl("by_onednn", by_onednn, "CPU")
+    LIBRARY.impl("by_onednn", shape_by_onednn, "Meta")
+
+# %% ../../nbs/6_training/614_rewrites.ipynb #195e2524
+PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default}
+BROAD = 128 # columns from which on it pays, measured
+
+def is_wide(node):
+    "Whether a node is a product of float32, two of whose three sizes are wide, with a bias of one row at most"
+    if node.target not in PRODUCTS or node.kwargs:
+        return False
+    *bias, left, right = [one.meta["val"].shape for one in node.args]
+    rows = [shape[-2] for shape in bias if len(shape) > 1]
+    sizes = *left[-2:], right[-1]
+    in_single = node.meta["val"].dtype == torch.float32
+    return in_single and rows in ([], [1]) and sum(size >= BROAD for size in sizes) >= 2
+
+# %% ../../nbs/6_training/614_rewrites.ipynb #544611d3
+def is_copied_transposed(node):
+    "Whether whoever takes a node transposes and copies it, as the gradients of stacks of weights are"
+    takers = [one for user in node.users for one in user.users]
+    return all(map(is_transposed, node.users)) and all(one.target is aten.clone.default for one in takers)
+
+# %% ../../nbs/6_training/614_rewrites.ipynb #87298b6f
+def to_onednn(graph, node):
+    "A product, made by oneDNN; transposed where it would be copied so, which then costs little"
+    *bias, left, right = node.args
+    product = torch.ops.rlbench.by_onednn.default
+    if bias or not is_copied_transposed(node):
+        return call(graph, product, left, right, *bias)
+    turned = call(graph, product, transpose(graph, right), transpose(graph, left))
+    return transpose(graph, turned)
+
+# %% ../../nbs/6_training/614_rewrites.ipynb #dee52930
+@cache
+def is_onednn_quicker():
+    "Whether this processor has vectors of 16 numbers that MKL leaves aside"
+    told = Path("/proc/cpuinfo")
+    maker = told.read_text() if told.exists() else platform.processor()
+    return "AuthenticAMD" in maker and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
 # %% ../../nbs/6_training/614_rewrites.ipynb #8f06342b
-def other_way(graph, node):
+def other_way(graph, node, onednn):
     "The node that gives the same as this one in less time; None where it is as good as any"
     if node.target is aten.tanh.default:
         return tanh_by_sigmoid(graph, node)
-    if node.target is aten.mm.default and is_narrow(node):
+    if node.target in NARROW and is_narrow(node):
         return other_way_round(graph, node)
+    if onednn and is_wide(node):
+        return to_onednn(graph, node)
 
 # %% ../../nbs/6_training/614_rewrites.ipynb #431b54bc
 def is_on_cpu(node):
@@ -58,10 +134,12 @@ def is_on_cpu(node):
     return node.op == "call_function" and isinstance(told, torch.Tensor) and told.device.type == "cpu"
 
 # %% ../../nbs/6_training/614_rewrites.ipynb #b903d2cc
-def rewrite(graph): # an fx graph whose nodes know the shapes of what they give
+def rewrite(graph,         # an fx graph whose nodes know the shapes of what they give
+            onednn=None):  # whether oneDNN makes wide products; None: where it is quicker
     "Put quicker operations in place of slow ones, on a CPU"
+    if onednn is None: onednn = is_onednn_quicker()
     for node in filter(is_on_cpu, list(graph.nodes)):
         with graph.inserting_before(node):
-            other = other_way(graph, node)
+            other = other_way(graph, node, onednn)
         if other: node.replace_all_uses_with(other)
     graph.eliminate_dead_code()
