@@ -15,7 +15,7 @@ from ..pictures import widgets
 from ..pictures.components import Pane, TransitionTable, close_widgets, send_together, styled
 from ..pictures.drawing import compose
 from ..time.owner import Blank
-from ...training.rule import EVENT_KINDS
+from ...training.rule import MARKS
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a20004
 def title_html(view):
@@ -91,9 +91,16 @@ def tiles_of(cards):
     return [(title, tile) for title, tile in found if tile is not None]
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a2000e
-def notes_of(cards, kind):
-    "The methods of views that are told of a kind of events"
-    return [card.view.note for card in cards if card.view.note and kind in card.view.hears]
+def kind_with(marks):
+    "The kind of events that complete such units"
+    if not marks: return "process"
+    return "collect" if "step" in marks else "learn"
+
+# %% ../../../nbs/8_lab/5_page/10_screen.ipynb #27ba0c16
+def notes_of(cards, marks):
+    "The methods of views that are told of events that complete such units"
+    told = {kind_with(marks), *marks}
+    return [card.view.note for card in cards if card.view.note and told.intersection(card.view.hears)]
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #3e53c0ba
 class Board(Blank):
@@ -104,7 +111,7 @@ class Board(Blank):
     def lay(self, cards):
         "These cards from now on"
         self.cards = cards
-        self.notes = {kind: notes_of(cards, kind) for kind in EVENT_KINDS}
+        self.notes = {marks: notes_of(cards, marks) for marks in MARKS}
 
     def close(self):
         "Take all cards from the page for good"
@@ -114,7 +121,7 @@ class Board(Blank):
         "A view has failed; a board with a place for such news says it there"
 
     def note(self, trainer, event):
-        for listen in self.notes[event.kind]: listen(trainer, event)
+        for listen in self.notes[event.marks]: listen(trainer, event)
 
     def on_page(self):
         "Those that a person sees, in their order"

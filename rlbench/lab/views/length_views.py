@@ -80,7 +80,7 @@ def is_maze(trainer, who):
 class EpisodeLengths(View):
     "Steps of every episode, over episodes"
     name = "lengths"
-    hears = ("collect",)
+    hears = ("episode",)
     title = "Steps of an episode"
     help = ("one dot for each episode, the line is the mean of the last 100; dashed: what the best policy for the "
             "present γ needs on average, where the exact model is known: in a maze without chance the shortest path")

@@ -79,7 +79,7 @@ class PartStories(dict):
     def note(self, learner):
         "An update was made"
         at = learner.updates
-        if at < self.due and learner.last.parts.keys() <= self.keys(): return
+        if at < self.due: return
         for name, part in named_now(learner):
             story = self.get(name)
             if story is None: story = self[name] = Story()

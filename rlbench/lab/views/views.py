@@ -38,7 +38,7 @@ class Awaited:
     instead = ()    # names of cards that are not needed beside this one
     drags = False   # True: it waits for somebody to drag the agent in it
     note = None     # method (trainer, event) of views that remember
-    hears = EVENT_KINDS     # of what events it is told
+    hears = EVENT_KINDS     # of what events it is told: kinds, or units that they complete
     begin = None    # method (trainer) of views that can go on with another run of the same kind
     order = None    # order(who, verb, which, **how) operates on a memory: the workbench puts its own here
 
@@ -298,7 +298,7 @@ class LearningCurve(View):
     name = "curve"
     title = "Learning curve"
     help = "one dot for each episode, the line is the mean of the last 100"
-    hears = ("collect",)
+    hears = ("episode",)
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
