@@ -127,6 +127,7 @@ class RunState(RunNotes):
         self.watchers = []                                # called with (self, event); they read and do not write
         self.begun = None                                 # when the present event began; None between two events
         self.lost = None                                  # Lost, where the environment is not where the run is
+        self.moved = lambda: False                        # whether another thread than ours moves it now
 
     @property
     def broken_off(self):

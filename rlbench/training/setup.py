@@ -293,6 +293,8 @@ def stay(trainer, here, moved, problem): # moved: whether the environment may be
 def put_back_or_stay(trainer, tree, fresh):
     "Go to the place that `state_of` told, or stay; one of our errors says why it cannot"
     check_flags(fresh_episodes=fresh)
+    if trainer.moved():
+        raise ValueError("restore: the run is on its way; pause it, or ask whoever plays it to go back")
     check_way_back(trainer, tree, fresh)
     here = None if trainer.begun and not trainer.lost else snapshot(state_of(trainer))
     moved = bool(trainer.lost)

@@ -393,6 +393,7 @@ def branch_off(player, name, changes):
     timeline.look()
     twin = timeline_of_fork(timeline, timeline.fork(**changes), changes, player.budget)
     run = player.forks.add(twin, changes, timeline.at, name)
+    take_in_hand(player, run.trainer)
     timeline.flag("fork", run.name)
     player.screen.take(player.trainer)
     return run
@@ -472,10 +473,16 @@ def check_changes(changes):
         raise ValueError(f"change: {changes!r}: expected {{name: value}}, such as {{'gamma': .9}}")
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #43599221
-def is_moved(known): # a weak reference to a player
-    "Whether another thread than this one moves its run at this moment"
+def is_moved(known, run): # weak references to a player and to a trainer
+    "Whether another thread than this one moves a run at this moment"
     player = known()
-    return bool(player and player.worker not in (None, threading.current_thread()) and player.goals)
+    apart = player and player.worker not in (None, threading.current_thread())
+    return bool(apart and player.goals and any(one.trainer is run() for one in player.forks.known.values()))
+
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #e6d92a1f
+def take_in_hand(player, trainer):
+    "From now on a trainer can tell whether this player moves it"
+    trainer.moved = partial(is_moved, weakref.ref(player), weakref.ref(trainer))
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #20011e0f
 class Rememberer(Stepper):
@@ -494,7 +501,7 @@ class Rememberer(Stepper):
             pass_watches(self.trainer, trainer)
         super().adopt(trainer)
         self.forks = Forks(Timeline(trainer, lines, file, self.budget))
-        self.timeline.moved = partial(is_moved, weakref.ref(self))
+        take_in_hand(self, trainer)
 
     @property
     def timeline(self):

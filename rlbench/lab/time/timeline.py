@@ -339,7 +339,6 @@ class Chronicle(Trail):
         super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share), origin)
         self.file = origin.file if origin else file
         self.stamp = origin.stamp if origin else stamp_of(file)
-        self.moved = origin.moved if origin else lambda: False      # whether somebody else moves the run now
         trainer.watchers.append(self.note)
 
     def close(self):
@@ -431,7 +430,7 @@ def check_unit(to, n):
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #d65a18d2
 def lead_back(timeline, path):
     "Bring its run to the end of a path, unwatched; ValueError where somebody else moves it now"
-    if timeline.moved():
+    if timeline.trainer.moved():
         raise ValueError("rewind: the run is on its way; pause it, or ask whoever plays it to rewind")
     with unwatched(timeline.trainer, back=timeline.arrive):
         lead(timeline.trainer, path)
