@@ -34,6 +34,11 @@ class TimeNode(NamedTuple):
         return max(0., self.total - sum(part.total for part in self.parts))
 
     @property
+    def busy(self):
+        "The same without the seconds that are in none of its parts: those in which a run rested"
+        return self._replace(total=sum(part.total for part in self.parts))
+
+    @property
     def width(self):
         "Seconds that a picture needs: clocks are read one after another, and parts may add up to a little more"
         return max(self.total, sum(part.width for part in self.parts))
@@ -238,7 +243,7 @@ class TimePanel:
     def ask(self):
         "Show the times of this moment -> a future of the Flame"
         reveal(self.widget)
-        asked = self.player.look(lambda trainer: Flame(time_tree(trainer.timers), f"{trainer.steps:,} steps"))
+        asked = self.player.look(lambda trainer: Flame(time_tree(trainer.timers).busy, f"{trainer.steps:,} steps"))
         asked.add_done_callback(self.tell)
         return asked
 
