@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LAGS', 'EFFECT', 'SURE', 'NONE', 'FAINT', 'ACTION_CHECKS', 'late_actions', 'flat_actions', 'one_sided_actions',
-           'errors_away', 'sees_numbers', 'shown_by', 'unsigned_actions', 'idle_number', 'pairs_apart', 'twin_actions',
+           'errors_away', 'sees_numbers', 'unsigned_actions', 'idle_number', 'pairs_apart', 'twin_actions',
            'narrow_actions', 'moved_within', 'faint_actions']
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #cd3eae66
@@ -16,7 +16,7 @@ import numpy as np
 from ...core.batch import Batch
 from .evidence import no_better
 from .findings import Finding, all_steps, all_that_followed, effect_after, has_effect, told_dims
-from .findings import episode_numbers, within_episodes
+from .findings import episode_numbers, shown_by, within_episodes
 from .hidden import ages, slopes
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #75591ec8
@@ -129,13 +129,6 @@ def sees_numbers(evidence):
     "Whether what chance saw were vectors of numbers, and enough of them"
     rows = evidence.chance
     return isinstance(rows.obs, np.ndarray) and rows.obs.ndim == 2 and len(within_episodes(rows, 1)) >= 400
-
-# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #76133085
-def shown_by(column): # (n,) one number of each action
-    "(n, K) columns in which it shows: its sign and its size, or which of the choices it is"
-    if column.dtype.kind != "f":
-        return column[:, None] == np.unique(column)[1:]
-    return np.column_stack([column, np.abs(column - column.mean())])
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #2769bdaf
 def unsigned_actions(evidence):

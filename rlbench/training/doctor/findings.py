@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['HARDLY_BEGUN', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 'only_fines', 'fines_alone', 'advice_for_same',
            'same_reward', 'rare_reward', 'large_rewards', 'small_rewards', 'pile_at', 'freely_paid', 'clipped_reward',
-           'idle_actions', 'limit_as_end', 'end_as_limit', 'pays_for_ending', 'farmed_reward']
+           'shown_by', 'acts_shown', 'idle_actions', 'limit_as_end', 'end_as_limit', 'pays_for_ending', 'farmed_reward']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
 from dataclasses import dataclass, field
@@ -280,6 +280,19 @@ def moved_along(change): # (n, H, W, K), or planes first
     down = planes.sum(3) @ np.arange(planes.shape[2])
     across = planes.sum(2) @ np.arange(planes.shape[3])
     return np.concatenate([down, across], 1)
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #ac1ef5d3
+def shown_by(column): # (n,) one number of each action
+    "(n, K) columns in which it shows: its sign and its size, or which of the choices it is"
+    if column.dtype.kind != "f":
+        return column[:, None] == np.unique(column)[1:]
+    return np.column_stack([column, np.abs(column - column.mean())])
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #b458cff3
+def acts_shown(act): # (n, ...)
+    "(n, K) columns in which actions show"
+    numbers = act.reshape(len(act), -1).T
+    return np.column_stack([shown_by(column) for column in numbers]).astype(float)
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #98f68c84
 def all_that_followed(rows):

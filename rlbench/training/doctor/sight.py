@@ -5,10 +5,9 @@
 # %% auto #0
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
            'unscaled_observation', 'is_varied', 'stands_at_ends', 'ever_moves', 'clipped_observation', 'copied_dims',
-           'copied_part', 'lasting', 'each_by_itself', 'acts_shown', 'foretells_pay', 'noisy_observation',
-           'shaky_observation', 'stuck_observation', 'ends_apart', 'paid_apart', 'looks_alike', 'aliased_state',
-           'same_start', 'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start', 'drifting_reward', 'goes_on',
-           'carried_over']
+           'copied_part', 'lasting', 'each_by_itself', 'foretells_pay', 'noisy_observation', 'shaky_observation',
+           'stuck_observation', 'ends_apart', 'paid_apart', 'looks_alike', 'aliased_state', 'same_start', 'torn_start',
+           'torn_end', 'drift_of_starts', 'drifting_start', 'drifting_reward', 'goes_on', 'carried_over']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 from collections import Counter
@@ -17,8 +16,8 @@ import gymnasium as gym
 import numpy as np
 
 from .evidence import no_better
-from .findings import Finding, all_rows, all_steps, idle_actions, named_part, numbers_seen
-from .findings import seen_whole, told_dims, within_episodes
+from .findings import Finding, acts_shown, all_rows, all_steps, idle_actions, named_part
+from .findings import numbers_seen, seen_whole, told_dims, within_episodes
 from .hidden import ages, ends_by_chance, foretold, hidden_state
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #128f2def
@@ -216,12 +215,6 @@ def each_by_itself(evidence):
     return evidence.algo.gamma == 0 and bool(found) and max(found) <= .15
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #17426b99
-def acts_shown(act):
-    "(n, K) columns in which actions show: numbers as they are, a choice by which it is"
-    act = act.reshape(len(act), -1)
-    if act.dtype.kind not in "iu": return act
-    return np.concatenate([column[:, None] == np.unique(column) for column in act.T], axis=1)
-
 def foretells_pay(evidence, name):
     "Whether a part of what chance sees and its actions foretell rewards, and better than if others had been seen"
     rows = evidence.chance
@@ -230,7 +223,7 @@ def foretells_pay(evidence, name):
     obs = named_part(rows.obs, name)
     others = np.random.default_rng(0).permutation(obs)
     rew = rows.rew[:, None].astype(float)
-    here, there = (foretold(np.column_stack([seen, act]).astype(float), rew)[0] for seen in (obs, others))
+    here, there = (foretold(np.column_stack([seen, act]), rew)[0] for seen in (obs, others))
     return bool(here < .9 * there)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #71016afd
@@ -260,7 +253,7 @@ def seen_through(rows, name, dims):
     "Whether state and action foretell most of the changes of most of some numbers of a part of what is seen"
     if isinstance(rows.act, dict): return False
     obs, then = (named_part(one, name) for one in (rows.obs, rows.next_obs))
-    known = np.column_stack([obs, acts_shown(rows.act)]).astype(float)
+    known = np.column_stack([obs, acts_shown(rows.act)])
     return bool(np.median(foretold(known, (then - obs)[:, dims].astype(float))) < .34)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #0be3388b

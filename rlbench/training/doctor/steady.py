@@ -12,8 +12,8 @@ from itertools import combinations, combinations_with_replacement
 import gymnasium as gym
 import numpy as np
 
-from .actions import sees_numbers, shown_by
-from .findings import Finding, all_that_followed, effects_after, groups_of_actions
+from .actions import sees_numbers
+from .findings import Finding, acts_shown, all_that_followed, effects_after, groups_of_actions
 from .findings import episode_numbers, within_episodes
 from .hidden import foretold, slopes
 from .sight import is_varied
@@ -223,16 +223,12 @@ def strides(rows): # of vectors
     "(n, D) how far numbers went over how far a line says, of those of which it says something; nan if that is not far"
     dims = np.flatnonzero(is_varied(rows.obs, 50) & (rows.obs != rows.next_obs).any(0))[:8]
     change = (rows.next_obs - rows.obs)[:, dims].astype(float)
-    known = np.column_stack([states_squared(rows), done_in(rows)])
+    known = np.column_stack([states_squared(rows), acts_shown(rows.act)])
     usual = known @ np.linalg.lstsq(known, change, rcond=None)[0]
     told = (change - usual).var(0) < .6 * change.var(0)
     far = np.abs(usual) > np.median(np.abs(usual), axis=0)
     ratio = np.clip(change / np.where(far, usual, 1), -1, 6)
     return np.where(far, ratio, np.nan)[:, told]
-
-def done_in(rows):
-    "(n, K) columns in which actions show"
-    return np.column_stack([shown_by(column) for column in rows.act.reshape(len(rows.act), -1).T]).astype(float)
 
 def go_together(pair): # (n, 2)
     "Whether two numbers go on as they should, but far in the same steps and short in the same"
@@ -249,7 +245,7 @@ def uneven_steps(evidence):
         there = np.isfinite(sum(pair))
         if not go_together(np.column_stack(pair)[there]): continue
         length = sum(pair)[there] / 2
-        seen = np.column_stack([rows.obs, done_in(rows)])[there].astype(float)
+        seen = np.column_stack([rows.obs, acts_shown(rows.act)])[there]
         if foretold(seen, length[:, None])[0] < .7: continue
         short, long = np.quantile(length, (.1, .9))
         return Finding(
