@@ -60,6 +60,51 @@ class Clocked(gym.Wrapper):
         return self.shown(obs), *rest
 
 
+class OnePlace(gym.Wrapper):
+    "Counts steps in its class, and shows and fines how many they are: those of all copies"
+    steps = [0]
+
+    def __init__(self, env):
+        super().__init__(env)
+        size = env.observation_space.shape[0] + 1
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+    def shown(self, obs):
+        return np.append(obs, self.steps[0] / 100).astype(np.float32)
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        self.steps[0] = 0
+        return self.shown(obs), info
+
+    def step(self, action):
+        obs, rew, *rest = self.env.step(action)
+        self.steps[0] += 1
+        return self.shown(obs), rew - self.steps[0] / 100, *rest
+
+
+class OneWorld(gym.Env):
+    "A cart on a line, whose place and speed all copies share"
+    observation_space = gym.spaces.Box(-10, 10, (2,), np.float32)
+    action_space = gym.spaces.Discrete(3)
+    where = [0., 0.]
+
+    def seen(self):
+        return np.array(self.where, np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.where[:] = self.np_random.uniform(-1, 1, 2).tolist()
+        self.steps = 0
+        return self.seen(), {}
+
+    def step(self, action):
+        self.where[1] += .1 * (int(action) - 1)
+        self.where[0] += .1 * self.where[1]
+        self.steps += 1
+        return self.seen(), 1 - abs(self.where[0]), abs(self.where[0]) > 2, self.steps >= 60, {}
+
+
 class SameArray(gym.Wrapper):
     "Gives the same array each time, with other numbers in it: allowed"
 
@@ -236,6 +281,8 @@ class Ageing(gym.ObservationWrapper):
 
 
 WORLD_FAULTS = {
+    "a counter in the class": case("disturbed_copies", env=wrapped(POLE, OnePlace), steps=8000),
+    "one state for all copies": case("disturbed_copies", env=OneWorld, steps=8000),
     "first observation in another order": case("torn_start", env=wrapped(MOON, OtherOrder), steps=6000),
     "everything shifted in each episode": case("hidden_state", "unscaled_observation", "ends_by_chance",
                                                env=wrapped(POLE, Drifting), steps=8000),

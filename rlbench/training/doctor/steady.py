@@ -4,19 +4,23 @@
 
 # %% auto #0
 __all__ = ['STEADY_CHECKS', 'sureness', 'left_by_states', 'long_episodes', 'sure_by_episode', 'told_by_place', 'turned_actions',
-           'levels_of', 'share_replaced', 'replaced_actions', 'late_sight', 'uneven_steps']
+           'levels_of', 'share_replaced', 'replaced_actions', 'late_sight', 'uneven_steps', 'disturbed_copies']
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #3f8daa96
-from itertools import combinations, combinations_with_replacement
+import contextlib
+from itertools import combinations, combinations_with_replacement, islice
 
 import gymnasium as gym
 import numpy as np
 
+from ...core.state import same
 from .actions import sees_numbers
+from .evidence import Patience
 from .findings import Finding, acts_shown, all_that_followed, effects_after, groups_of_actions
 from .findings import episode_numbers, within_episodes
 from .hidden import foretold, slopes
 from .sight import is_varied
+from ..visits import fresh_envs, one_step, visitors
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #75ad9d3e
 def sureness(y,    # (n,)
@@ -258,5 +262,41 @@ def uneven_steps(evidence):
             numbers={"length of a step": length})
     return None
 
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #8f0f9626
+def walk(evidence, seed):
+    "Rows of a behaviour as it acts in training, in a copy of the environment, step by step, without end"
+    trainer = evidence.trainer
+    begin, actors = visitors(trainer, seed)
+    with contextlib.closing(fresh_envs(trainer, 1)) as env:
+        obs = env.reset(begin)
+        while True:
+            yield one_step(env, obs, actors, trainer.learners, evidence.who, greedy=False)[0]
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #54c585dc
+def first_disturbed(evidence, steps, seconds):
+    "The step from which on a copy shows something else beside another one; None if it never does, or who can tell"
+    patience = Patience(seconds)
+    alone = []
+    for row in islice(walk(evidence, 1), steps):
+        alone.append(row)
+        if patience.over: break
+    again = islice(walk(evidence, 1), len(alone))
+    if not same(alone, list(again)): return None
+    beside = (row for row, _ in zip(walk(evidence, 1), walk(evidence, 2)))
+    return next((i for i, pair in enumerate(zip(alone, beside)) if not same(*pair)), None)
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #c9542a0c
+def disturbed_copies(evidence):
+    "What an environment shows depends on what another copy of it does"
+    first = first_disturbed(evidence, steps=300, seconds=.5)
+    if first is None: return None
+    return Finding(
+        "disturbed_copies", f"from step {first + 1} on an environment shows something else when another copy of it is "
+        "moved as well; alone, with the same seed and actions, it shows the same each time",
+        "environments side by side and evaluations push each other about: what was stored is not what an action did",
+        "look for lists, dictionaries and counters in the class or in default arguments, for a simulator that all use, "
+        "for random numbers that all draw from; make them in __init__, draw from self.np_random",
+        weight=.97, changes={})
+
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #d622a3b9
-STEADY_CHECKS = [turned_actions, replaced_actions, late_sight, uneven_steps]
+STEADY_CHECKS = [turned_actions, replaced_actions, late_sight, uneven_steps, disturbed_copies]
