@@ -14,10 +14,12 @@ from rlbench.envs import env as envs
 from rlbench.envs import replays
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.native import NativeVec
+from rlbench.envs.place import means_in
 from rlbench.lab.page.workbench import Workbench
 from rlbench.launch.cli import main
 from rlbench.training.evaluate import evaluate
-from rlbench.training.trainer import Trainer, load
+from rlbench.training.trainer import CannotGoBack, Trainer, load
+from rlbench.training.visits import fresh_envs
 
 pytestmark = pytest.mark.filterwarnings("ignore::rlbench.training.trainer.CannotGoBack")
 SMALL = dict(num_envs=2, n_steps=8, batch_size=8, hidden=(4,))
@@ -695,3 +697,40 @@ def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
         assert main(words) == 0
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and said[0].startswith("rlbench: own.py:OtherEnds cannot be put back into an episode")
+
+
+# ---- what wrappers count from one episode to the next
+
+def scaled():
+    return gym.wrappers.NormalizeReward(gym.wrappers.NormalizeObservation(gym.make("Pendulum-v1")))
+
+
+@pytest.fixture(scope="module")
+def counted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CannotGoBack)
+        return Trainer(scaled, "ppo", seed=0, **SMALL).run(450)               # in the second episode of each
+
+
+def counts_of(env):
+    return [one["obs_rms"]["count"] for one in means_in(env) if "obs_rms" in one]
+
+
+def test_running_means_are_saved(counted, tmp_path):
+    counted.save(tmp_path / "run")
+    loaded = load(tmp_path / "run", env=scaled)
+    assert counted.digest() == loaded.digest()
+    for run in (counted, loaded): run.run(500)
+    assert counted.digest() == loaded.digest()
+    afresh = load(tmp_path / "run", env=scaled, fresh_episodes=True)
+    assert counts_of(afresh.env.envs[0])[0] > 200         # the policy sees what it has learned from
+
+
+def test_a_copy_goes_on_from_them_and_counts_no_more(counted):
+    before = means_in(counted.env.envs[0])
+    copy_of = fresh_envs(counted, 3)
+    copy_of.reset(0)
+    copy_of.step({"agent": np.zeros((3, 1), np.float32)})
+    assert [counts_of(env) for env in copy_of.envs] == 3 * [counts_of(counted.env.envs[0])]
+    assert same(means_in(counted.env.envs[0]), before)
+    copy_of.close()

@@ -22,8 +22,8 @@ from ..core.spaces import (AGENT, Row, as_columns, clipped_to, described, from_c
                                  room_for)
 from ..core.state import Fixed, InProcess, same, snapshot
 from .parameters import Tunable, tune
-from .place import (FRESH, WayBack, begin_at, copies_in, fill, own_state, picture, place, put_into,
-                                tells_state)
+from .place import (FRESH, WayBack, begin_at, copies_in, fill, means_in, own_state, picture, place,
+                                put_into, run_on, tells_state, with_means)
 
 # %% ../../nbs/1_envs/101_env.ipynb #88ab7e52
 class Step(NamedTuple):
@@ -159,6 +159,9 @@ class VecEnv(Counting, WayBack, Tunable):
     def state(self):
         "Where it is, as a state tree; whoever can go back tells more, and takes it up in `restore`"
         return dict(counts=self.counts())
+
+    def count_on(self, tree, since="now"):
+        "What wrappers count from one episode to the next is as `state` told: now, or before the present episodes"
 
     def restore(self, tree):
         "Go where `state` was told; EnvProblem where that cannot be"
@@ -305,11 +308,21 @@ class Recorded(Listed):
         if self.wanted: told |= dict(wanted=self.wanted, in_force=self.in_force)
         return dict(by_hand=told) if told else {}
 
+    def means(self):
+        "What wrappers had counted when the present episodes began, and now; nothing where none does"
+        if not with_means(self.single): return {}
+        before = [snapshot(env.get_wrapper_attr("before")) for env in self.envs]
+        return dict(means=dict(before=before, now=[means_in(env) for env in self.envs]))
+
+    def count_on(self, tree, since="now"):
+        for env, counted in zip(self.envs, tree.get("means", {}).get(since, ())):
+            run_on(env, counted)
+
     def state(self):
         taken = [] if self.way == "told" else [self.packed(taken) for taken in self.taken]
         lifetimes = [getattr(env.unwrapped, "lifetime", None) for env in self.envs]
         return dict(rng=self.rng.bit_generator.state, seeds=list(self.seeds), taken=taken, lifetimes=lifetimes,
-                    obs=snapshot(self.obs), counts=self.counts(), **self.held(), **self.by_hand())
+                    obs=snapshot(self.obs), counts=self.counts(), **self.means(), **self.held(), **self.by_hand())
 
 # %% ../../nbs/1_envs/101_env.ipynb #a5128f5d
 class Replayed(Recorded):
@@ -332,9 +345,11 @@ class Replayed(Recorded):
         self.take_up(snapshot(tree.get("by_hand", {})))
         self.recount(tree["counts"])
         if copies: return fill(self.envs, copies.thing)
+        self.count_on(tree, "before")
         for i, env in enumerate(self.envs):
             if told: put_into(env, told[i], self.seeds[i])
             else: self.replay_episode(i, tree["lifetimes"][i])
+        if told: self.count_on(tree)
 
     def take_up(self, told):
         "Go back to what `by_hand` told"

@@ -26,7 +26,7 @@ from .box2d import with_fresh_worlds
 from .env import EnvList, EnvProblem, Listed, VecEnv, in_columns
 from .minatar import NAMESPACE, as_game, register_games
 from .native import HeldVector, NativeVec
-from .place import check_copyable, place
+from .place import check_copyable, place, remembering
 from .registration import TEAMS, register_all
 from .replays import find_way_back, random_actor
 from .stacks import Stacked
@@ -230,7 +230,7 @@ class Source:
         if self.behaviours != [AGENT]:
             return TeamList(self.id, lambda: looked_at(self.make_one(), checked), num_envs)
         if not quick:
-            return EnvList(self.id, lambda: in_columns(looked_at(self.make_one(), checked)), num_envs)
+            return EnvList(self.id, lambda: in_columns(remembering(looked_at(self.make_one(), checked))), num_envs)
         vector = gym.make_vec(self.id, num_envs=num_envs, vectorization_mode="vector_entry_point", **self.settings)
         if checked and not is_known(vector):
             vector = AnsweringVector(vector, self.id)

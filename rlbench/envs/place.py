@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['STATE_OF', 'SHOWN_IN', 'STATE_PARTS', 'angle', 'as_it_is', 'pendulum_state', 'acrobot_state', 'is_stacked', 'place',
            'pendulum_obs', 'acrobot_obs', 'at_first', 'shown_in', 'begin_at', 'state_names', 'state_behind',
-           'own_state', 'put_into', 'fill', 'WayBack', 'picture', 'why_no_picture']
+           'own_state', 'put_into', 'fill', 'with_means', 'arrays_in', 'means_in', 'take_over', 'run_on', 'stand_still',
+           'KnowsMeans', 'remembering', 'WayBack', 'picture', 'why_no_picture']
 
 # %% ../../nbs/1_envs/100_place.ipynb #1c85f92c
 import copy
@@ -17,6 +18,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.wrappers.utils import RunningMeanStd
 
 from ..core.spaces import Stack
 from ..core.state import InProcess, snapshot
@@ -172,6 +174,59 @@ def fill(envs, copies):
     for (ours, _), inside in zip(pairs, held):
         vars(ours).clear()
         vars(ours).update(inside)
+
+# %% ../../nbs/1_envs/100_place.ipynb #ac216d4e
+def with_means(env):
+    "Wrappers of an environment that go on counting from one episode to the next: gymnasium's with running means"
+    return [one for one in layers(env) if any(isinstance(kept, RunningMeanStd) for kept in vars(one).values())]
+
+# %% ../../nbs/1_envs/100_place.ipynb #b10aa634
+def arrays_in(kept): # RunningMeanStd, or an array
+    "A copy of it as a state tree: arrays alone"
+    if isinstance(kept, np.ndarray): return kept.copy()
+    return {name: np.array(number) for name, number in vars(kept).items()}
+
+def means_in(env):
+    "What its wrappers have counted so far, as a state tree"
+    found = []
+    for one in with_means(env):
+        held = {name: kept for name, kept in vars(one).items() if isinstance(kept, (RunningMeanStd, np.ndarray))}
+        found.append({name: arrays_in(kept) for name, kept in held.items()})
+    return found
+
+# %% ../../nbs/1_envs/100_place.ipynb #0dd06ff3
+def take_over(kept, numbers):
+    "Put into it what `arrays_in` told of another one"
+    if isinstance(kept, np.ndarray):
+        kept[...] = numbers
+        return
+    for name, number in numbers.items():
+        weak = type(vars(kept)[name]) is float            # with which float32 stays what it is
+        vars(kept)[name] = number.item() if weak else number.copy()[()]
+
+def run_on(env, told):
+    "Let its wrappers go on from what was counted in another environment of the same make"
+    for one, counted in zip(with_means(env), told):
+        for name, numbers in counted.items():
+            take_over(getattr(one, name), numbers)
+
+# %% ../../nbs/1_envs/100_place.ipynb #78a70829
+def stand_still(env):
+    "From now on they count no more"
+    for one in with_means(env):
+        if hasattr(one, "update_running_mean"): one.update_running_mean = False
+
+# %% ../../nbs/1_envs/100_place.ipynb #fc9ce418
+class KnowsMeans(gym.Wrapper):
+    "An environment that knows what its wrappers had counted when its episode began from a seed"
+
+    def reset(self, *, seed=None, options=None):
+        if seed is not None: self.before = means_in(self.env)
+        return self.env.reset(seed=seed, options=options)
+
+def remembering(env):
+    "The same environment, with such a memory where it needs one"
+    return KnowsMeans(env) if with_means(env) else env
 
 # %% ../../nbs/1_envs/100_place.ipynb #e7209ac8
 FRESH = ("A saved run goes on with all but the present episodes: load(path, fresh_episodes=True), or --fresh-episodes "

@@ -199,10 +199,11 @@ def state_of(trainer):
     return dict(actors=actors, learners=learners, obs=trainer.obs, **told, **switches, **told_hands(trainer))
 
 # %% ../../nbs/6_training/63_setup.ipynb #427fccb3
-def begin_afresh(trainer, counts):
-    "New episodes for a run that stood elsewhere; `counts` of steps and episodes go on"
+def begin_afresh(trainer, place):
+    "New episodes for a run whose environment stood in a place; counts of steps and episodes go on"
+    trainer.env.count_on(place)
     trainer.obs = trainer.env.reset(int(trainer.streams["env"].integers(2**31)))
-    trainer.env.recount(counts)
+    trainer.env.recount(place["counts"])
     for episodes in trainer.env.episodes.values():
         episodes.ret[:] = 0
         episodes.length[:] = 0
@@ -302,7 +303,7 @@ def put_back_or_stay(trainer, tree, fresh):
         trainer.begun = perf_counter()
         put_back(trainer, tree)
         moved = True
-        if fresh: begin_afresh(trainer, tree["env"]["counts"])
+        if fresh: begin_afresh(trainer, tree["env"])
         else: trainer.env.restore(tree["env"])
     except BaseException as problem:
         if here: stay(trainer, here, moved, problem)

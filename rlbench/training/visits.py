@@ -10,6 +10,7 @@ from ..core.batch import Batch
 from ..core.state import Streams
 from ..core.words import ConfigError, unknown
 from ..envs.find import find
+from ..envs.place import means_in, run_on, stand_still
 
 # %% ../../nbs/6_training/636_visits.ipynb #c9639645
 def visitors(trainer, seed):
@@ -20,9 +21,13 @@ def visitors(trainer, seed):
 
 # %% ../../nbs/6_training/636_visits.ipynb #a01c0ff6
 def fresh_envs(trainer, num_envs):
-    "Environments like those of a run, with the parameters that are wanted there now"
+    "Environments like those of a run, with the parameters that are wanted there now, and its wrappers' running means"
     env = find(trainer.source, trainer.env_settings).vector(num_envs, native=False)
     if trainer.env.wanted: env.tune(**trainer.env.wanted)
+    first, *_ = getattr(trainer.env, "envs", [trainer.env.single])
+    for one in getattr(env, "envs", ()):
+        run_on(one, means_in(first))
+        stand_still(one)
     return env
 
 # %% ../../nbs/6_training/636_visits.ipynb #283606ce
