@@ -354,6 +354,14 @@ def stacked():
     return gym.wrappers.FlattenObservation(gym.wrappers.FrameStackObservation(gym.make(POLE), 3))
 
 
+def normalised(env):
+    return gym.wrappers.NormalizeObservation(gym.make(env))
+
+
+def paid_by_size():
+    return gym.wrappers.NormalizeReward(normalised(SWING))
+
+
 def rescaled():
     return gym.wrappers.RescaleAction(gym.make(SWING), -1., 1.)
 
@@ -364,6 +372,8 @@ WORLD_HEALTHY = {
     "corridor, dqn": case(env=corridor, algo="dqn", steps=4000),
     "stacked, dqn": case(env=stacked, algo="dqn", steps=6000),
     "pendulum, forces of 1": case(env=rescaled, algo="sac", **SMALL, steps=2500),
+    "lunar lander, normalised": case(env=lambda: normalised(MOON), steps=12_000),
+    "pendulum, rewards normalised as well": case(env=paid_by_size, steps=12_000),
     "pole, paid ten": case(env=spoilt(POLE, reward=lambda env, rew: 10 * rew), steps=12_000),
     "lake, slippery": case(env=ICE, algo="sarsa", steps=10_000),
     "taxi": case(env="Taxi-v4", algo="qlearning", steps=40_000),
