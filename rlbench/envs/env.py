@@ -22,8 +22,8 @@ from ..core.spaces import (AGENT, Row, as_columns, clipped_to, described, from_c
                                  room_for)
 from ..core.state import Fixed, InProcess, same, snapshot
 from .parameters import Tunable, tune
-from .place import (FRESH, WayBack, begin_at, copies_in, fill, means_in, own_state, picture, place,
-                                put_into, run_on, tells_state, with_means)
+from .place import (FRESH, KnowsMeans, WayBack, begin_at, copies_in, fill, layers, means_in, own_state,
+                                picture, place, put_into, run_on, tells_state)
 
 # %% ../../nbs/1_envs/101_env.ipynb #88ab7e52
 class Step(NamedTuple):
@@ -310,7 +310,8 @@ class Recorded(Listed):
 
     def means(self):
         "What wrappers had counted when the present episodes began, and now; nothing where none does"
-        if not with_means(self.single): return {}
+        known = any(isinstance(one, KnowsMeans) for one in layers(self.single))
+        if not known: return {}
         before = [snapshot(env.get_wrapper_attr("before")) for env in self.envs]
         return dict(means=dict(before=before, now=[means_in(env) for env in self.envs]))
 

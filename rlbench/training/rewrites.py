@@ -84,14 +84,16 @@ PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.
 BROAD = 128 # columns from which on it pays, measured
 
 def is_wide(node):
-    "Whether a node is a product of float32, two of whose three sizes are wide, with a bias of one row at most"
+    "Whether a node is a product of float32, two of whose three sizes are wide, with a whole row of biases or none"
     if node.target not in PRODUCTS or node.kwargs:
         return False
     *bias, left, right = [one.meta["val"].shape for one in node.args]
-    rows = [shape[-2] for shape in bias if len(shape) > 1]
+    row = *left[:-2], 1, right[-1]
+    rows = [row, row[-1:]] if len(left) == 2 else [row]
+    plain = all(tuple(shape) in rows for shape in bias)
     sizes = *left[-2:], right[-1]
     in_single = node.meta["val"].dtype == torch.float32
-    return in_single and rows in ([], [1]) and sum(size >= BROAD for size in sizes) >= 2
+    return in_single and plain and sum(size >= BROAD for size in sizes) >= 2
 
 # %% ../../nbs/6_training/614_rewrites.ipynb #544611d3
 def is_copied_transposed(node):
