@@ -30,13 +30,24 @@ sys.path.insert(0, str(ROOT))
 BREAKPOINTS = ("nan", "kl > 1e9", "episode_return > 1e9")     # none of them is ever hit
 
 
-def measured(advance, trainer, seconds):
-    "Steps, seconds by the clock and of the processor, and (begin, end) of what lasts about some seconds"
+def costs(trainer):
+    "Seconds that a step and an update have cost a trainer so far"
+    spent = {path: seconds for path, (seconds, _) in trainer.timers.totals.items()}
+    learned = spent.get(("learn",), 0) + spent.get(("process",), 0)
+    return spent["collect",] / trainer.steps, learned / max(1, trainer.updates)
+
+
+def measured(advance, trainer, seconds, worth):
+    """What is done in some seconds: steps, and work, where a step and an update are worth what they cost; seconds by
+    the clock and of the processor, and (begin, end)"""
     begun, used = time.time(), time.process_time()
-    before = trainer.steps
+    before = trainer.steps, trainer.updates
     advance(seconds)
-    steps, ended = trainer.steps - before, time.time()
-    return dict(steps=steps, clock=ended - begun, cpu=time.process_time() - used, span=(begun, ended))
+    after = trainer.steps, trainer.updates
+    ended, cpu = time.time(), time.process_time() - used
+    steps, updates = np.subtract(after, before).tolist()
+    work = steps * worth[0] + updates * worth[1]
+    return dict(steps=steps, work=work, clock=ended - begun, cpu=cpu, span=(begun, ended))
 
 
 def plain(trainer, seconds):
@@ -45,8 +56,8 @@ def plain(trainer, seconds):
     trainer.run(steps=10**9, stop=lambda: time.perf_counter() > end)
 
 
-def played(wb, seconds):
-    "Steps a second while playing, after the first pictures, and how often each view was drawn"
+def played(wb, seconds, worth):
+    "Work while playing, after the first pictures, and how often each view was drawn"
     drawn = Counter()
     draw = wb.page.draw
 
@@ -58,7 +69,7 @@ def played(wb, seconds):
     wb.play()
     time.sleep(.3)
     drawn.clear()
-    found = measured(time.sleep, wb.trainer, seconds) | dict(drawn=dict(drawn))
+    found = measured(time.sleep, wb.trainer, seconds, worth) | dict(drawn=dict(drawn))
     wb.pause()
     del wb.page.draw
     while wb.page.unkept:       # the picture for the file is drawn at rest: not at the expense of what follows
@@ -83,21 +94,22 @@ def compare(wb, rounds, seconds, progress=print):
     run in a kernel"""
     set_breakpoints(wb, True)
     alone = wb.trainer.fresh()
-    plain(alone, 1)                                  # warm up
-    played(wb, 1)
+    plain(alone, 3)                                  # warm up
+    worth = costs(alone)
+    played(wb, 1, worth)
 
     def run_alone():
         "From where the other one is now: episodes get longer as it learns, and long ones cost less"
         alone.restore(wb.trainer.snapshot())
-        return measured(lambda seconds: plain(alone, seconds), alone, seconds)
+        return measured(lambda seconds: plain(alone, seconds), alone, seconds, worth)
 
     rows = []
     for _ in range(rounds):
-        row = dict(open_alone=run_alone(), open=played(wb, seconds))
+        row = dict(open_alone=run_alone(), open=played(wb, seconds, worth))
         show_views(wb, False)
-        row |= dict(shut_alone=run_alone(), shut=played(wb, seconds))
+        row |= dict(shut_alone=run_alone(), shut=played(wb, seconds, worth))
         set_breakpoints(wb, False)
-        row |= dict(calm_alone=run_alone(), calm=played(wb, seconds))
+        row |= dict(calm_alone=run_alone(), calm=played(wb, seconds, worth))
         set_breakpoints(wb, True)
         show_views(wb, True)
         rows.append(row)
@@ -335,19 +347,19 @@ def click(page):
 
 
 def ratio(pairs):
-    "Of the rates of playing and of running: (..., 2 ways, steps and seconds)"
+    "Of the rates of playing and of running: (..., 2 ways, work and seconds)"
     rates = pairs[..., 0] / pairs[..., 1]
     return rates[..., 0] / rates[..., 1]
 
 
-def steps_and_seconds(row, name, clock):
+def work_and_seconds(row, name, clock):
     "Of playing, and of running, in one round"
-    return [[row[way]["steps"], row[way][clock]] for way in (name, f"{name}_alone")]
+    return [[row[way]["work"], row[way][clock]] for way in (name, f"{name}_alone")]
 
 
 def ratio_row(what, rows, name, clock, goal):
     "A line of the table: playing against trainer.run, in all rounds together"
-    pairs = np.array([steps_and_seconds(row, name, clock) for row in rows])
+    pairs = np.array([work_and_seconds(row, name, clock) for row in rows])
     drawn = np.random.default_rng(0).integers(len(rows), size=(2000, len(rows)))
     low, high = np.quantile(ratio(pairs[drawn].sum(1)), [.025, .975])
     how = "seconds of the processor" if clock == "cpu" else "by the clock"
@@ -363,10 +375,11 @@ def report(rows, clicks, seen, args):
         f"`python benchmarks/workbench.py{' --browser' if clicks else ''} --write`", "",
         f"{args.algo} on {args.env}, with its timeline and three breakpoints, {where}; {args.rounds} rounds of "
         f"{args.seconds:g} s each: playing with all views, with none, and without breakpoints, each after "
-        "`trainer.run` from the same place on. The ratio is that of steps a second by the clock, or of steps for a "
-        "second of the processor: the kernel's whole work, whatever else the machine does. The machine's load "
+        "`trainer.run` from the same place on. The ratio is that of what is done in a second by the clock, or in a second "
+        "of the processor: the kernel's whole work, whatever else the machine does. Steps and updates count for what each "
+        "costs in a plain run: by steps alone, much would hang on where in a rollout a round ends. The machine's load "
         f"meanwhile: {load}.", "",
-        "| steps while playing / steps of `trainer.run` | all rounds | 95 % | goal |",
+        "| work while playing / work of `trainer.run` | all rounds | 95 % | goal |",
         "|---|---|---|---|"]
     ways = ("all views", "open", .9), ("no view", "shut", .95), ("no view, no breakpoint", "calm", .95)
     for what, name, goal in ways:

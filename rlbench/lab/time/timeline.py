@@ -295,6 +295,11 @@ class Trail:
         self.known = settings_now(self.trainer)
         self.steps, self.updates = place_of(self.trainer)
         self.seen = self.trainer.obs
+        self.find_front()
+
+    def find_front(self):
+        "Whether the run leads: on its own branch, and never further than here"
+        self.leads = not (self.visiting or self.at < self.branch.end or self.ahead)
 
     def look(self):
         "Notice what was changed since the last event without a word"
@@ -314,8 +319,7 @@ class Trail:
 
     def remember(self, act, text):
         "Something was done here"
-        if self.visiting or self.at < self.branch.end or self.ahead:
-            self.begin(self.branch)
+        if not self.leads: self.begin(self.branch)
         self.branch.deeds.append(Deed(self.at, act, text))
         self.done += 1
         self.arrive()
@@ -334,7 +338,7 @@ class Chronicle(Trail):
                  lines=None,    # of code that lead to where it is; None: as it tells itself
                  file=None,     # that they load
                  budget=256,    # MB, for all snapshots
-                 share=.006,    # of the time, for taking them
+                 share=.005,    # of the time, for taking them
                  origin=None):  # the timeline of the run that it left here
         super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share), origin)
         self.file = origin.file if origin else file
@@ -352,17 +356,21 @@ class Chronicle(Trail):
         strayed = trainer.obs is not self.seen
         if not strayed and self.known != settings_now(trainer):
             self.look_for_changes()
-        if self.visiting or self.done < len(self.branch.deeds) and self.ahead.at == self.at:
-            self.begin(self.branch)                       # what was done here the last time was not done again
+        if not self.leads: self.look_ahead()
         self.at += 1
-        own = self.at - self.branch.since
         if strayed: self.look()
-        elif own > len(self.branch.marks): self.lengthen(event)
+        elif self.leads: self.lengthen(event)
+        else: self.find_front()
+
+    def look_ahead(self):
+        "Before an event where the run has been: a new branch, if what was done here the last time was not done again"
+        if self.visiting or self.ahead and self.ahead.at == self.at:
+            self.begin(self.branch)
 
     def lengthen(self, event):
         "The branch is longer by an event"
         self.branch.marks.append(BITS_OF[event.marks])
-        if not self.album.due: return
+        if perf_counter() < self.album.next_at or not self.album.due: return
         self.album.keep(self.trainer, self.branch, self.at)
         thin(self.album, self.branches, self.at)
 
