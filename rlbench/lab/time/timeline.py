@@ -305,11 +305,7 @@ class Trail:
         "Notice what was changed since the last event without a word"
         if self.trainer.obs is not self.seen or (self.steps, self.updates) != place_of(self.trainer):
             self.begin(None, [*lines_of(self.branch.path(self.at, self.done)), STRAYED])
-        else: self.look_for_changes()
-
-    def look_for_changes(self):
-        "Notice settings and switches that are not what they were"
-        if self.known != settings_now(self.trainer):
+        elif self.known != settings_now(self.trainer):
             self.remember(*changed_since(self.trainer, self.known))
 
     @property
@@ -355,7 +351,7 @@ class Chronicle(Trail):
         if event.kind == "learn": self.updates += 1
         strayed = trainer.obs is not self.seen
         if not strayed and self.known != settings_now(trainer):
-            self.look_for_changes()
+            self.remember(*changed_since(trainer, self.known))
         if not self.leads: self.look_ahead()
         self.at += 1
         if strayed: self.look()
