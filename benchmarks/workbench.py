@@ -72,15 +72,22 @@ def played(wb, seconds, worth):
     found = measured(time.sleep, wb.trainer, seconds, worth) | dict(drawn=dict(drawn))
     wb.pause()
     del wb.page.draw
-    while wb.page.unkept:       # the picture for the file is drawn at rest: not at the expense of what follows
-        time.sleep(.05)
+    wait_for_rest(wb)
     return found
 
 
+def wait_for_rest(wb):
+    "The picture for the file is drawn at rest: not at the expense of what follows"
+    while wb.page.unkept:
+        time.sleep(.05)
+
+
 def show_views(wb, on):
-    "Put all views on the page, or take all away"
+    "Put all views on the page, or take all away, and wait until that is done"
     names = [card.view.name for card in wb.page.cards]
     (wb.show if on else wb.hide)(*names)
+    time.sleep(.3)
+    wait_for_rest(wb)
 
 
 def set_breakpoints(wb, on):
