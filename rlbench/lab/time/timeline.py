@@ -366,7 +366,7 @@ class Chronicle(Trail):
     def lengthen(self, event):
         "The branch is longer by an event"
         self.branch.marks.append(BITS_OF[event.marks])
-        if perf_counter() < self.album.next_at or not self.album.due: return
+        if not self.album.due: return
         self.album.keep(self.trainer, self.branch, self.at)
         thin(self.album, self.branches, self.at)
 
