@@ -377,6 +377,7 @@ SPOILT = dict(
     turned_actions=(Renumbered, "LunarLander-v3", "dqn"),
     drifting_reward=(Fading, "CartPole-v1", "ppo"),
     torn_end=(BegunAnew, "CartPole-v1", "ppo"),
+    swollen_unit=(gym.wrappers.NormalizeReward, "Pendulum-v1", "ppo"),
 )
 
 

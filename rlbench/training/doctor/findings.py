@@ -404,7 +404,7 @@ def pays_for_ending(evidence):
     usual = np.median(all_rows(evidence, "rew"))
     if usual >= 0 or np.median(last) > usual or np.median(last) == usual and in_one_place(evidence):
         return None                                       # a goal may well be free, or cost like any step
-    if own.length.mean() > .9 * chance.length.mean() or chance.term.mean() < .5:
+    if own.length.mean() > .8 * chance.length.mean() or chance.term.mean() < .5 or no_better(evidence):
         return None                                       # an end that chance does not find is a goal
     return Finding(
         "pays_for_ending", f"steps are paid less than 0, the last one too, and episodes last {own.length.mean():.0f} "

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['LEARNING_PARTS', 'LEARNING_CHECKS', 'no_updates', 'standing_still', 'has_learned', 'at_first_rollout',
            'untouched_weights', 'alike_critics', 'strange_rate', 'outcomes_differ', 'last_alone', 'short_sight',
-           'past_the_end', 'impossible_values', 'over_estimation', 'blind_critic', 'short_memory', 'stale_target']
+           'past_the_end', 'impossible_values', 'over_estimation', 'blind_critic', 'usual_sum', 'swollen_unit',
+           'short_memory', 'stale_target']
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #1255c175
 import math
@@ -17,7 +18,8 @@ import torch
 
 from ...algos.algorithm import explained_variance
 from ...algos.ppo import Rollouts
-from ...core.batch import as_numpy
+from ...algos.streaming import RewardScale
+from ...core.batch import Batch, as_numpy
 from ...core.schedules import Schedule
 from .evidence import beliefs, episodes_of, known_returns, no_better
 from .findings import Finding, all_rows
@@ -295,6 +297,26 @@ def blind_critic(evidence):
         weight=.35, changes={},
         numbers={"value": values[which], "return": ret})
 
+# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #ba4088c9
+def usual_sum(rows, gamma):
+    "What a RewardScale takes for 1, where it sees these rows alone"
+    scale = RewardScale(1)
+    scale.notice(Batch(rows, index=np.zeros(len(rows.rew), int)), gamma)
+    return float(scale.unit)
+
+def swollen_unit(evidence):
+    "Rewards are divided by what was usual long ago, and the policy is no better than chance"
+    scale = dict(evidence.learner.nets.named_children()).get("scale")
+    if not isinstance(scale, RewardScale) or not scale.worth: return None
+    unit = float(scale.unit)
+    today = max(usual_sum(rows, evidence.algo.gamma) for rows in (evidence.chance, evidence.exploring))
+    if unit <= 3 * today or not no_better(evidence): return None
+    return Finding(
+        "swollen_unit", f"rewards are divided by {unit:.3g} here, and their discounted sums come to {today:.3g}",
+        "a guess that is off by a tenth of such a unit is off by as much as there is to be had",
+        "are rewards scaled by a wrapper too? its first ones may be hundreds of times as large: leave one of both out",
+        weight=.6, changes=dict(normalize_reward=False))
+
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #5efff040
 def short_memory(evidence):
     "A replay memory that holds hardly an episode"
@@ -331,4 +353,4 @@ def stale_target(evidence):
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #cc0d6dc3
 LEARNING_CHECKS = [no_updates, standing_still, untouched_weights,
                    alike_critics, strange_rate, last_alone, short_sight, past_the_end,
-                   impossible_values, over_estimation, blind_critic, short_memory, stale_target]
+                   impossible_values, over_estimation, blind_critic, swollen_unit, short_memory, stale_target]
