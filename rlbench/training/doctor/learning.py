@@ -304,6 +304,7 @@ def usual_sum(rows, gamma):
     scale.notice(Batch(rows, index=np.zeros(len(rows.rew), int)), gamma)
     return float(scale.unit)
 
+# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #2a877fc4
 def swollen_unit(evidence):
     "Rewards are divided by what was usual long ago, and the policy is no better than chance"
     scale = dict(evidence.learner.nets.named_children()).get("scale")
