@@ -372,11 +372,18 @@ class BegunAnew(gym.Wrapper):
         return self.env.reset()[0] if term or trunc else obs, rew, term, trunc, info
 
 
+class CutShort(gym.Wrapper):
+    def step(self, act):
+        obs, rew, term, trunc, info = self.env.step(act)
+        return obs, rew, False, term or trunc, info
+
+
 SPOILT = dict(
     unsigned_actions=(Folded, "Pendulum-v1", "ppo"),
     turned_actions=(Renumbered, "LunarLander-v3", "dqn"),
     drifting_reward=(Fading, "CartPole-v1", "ppo"),
     torn_end=(BegunAnew, "CartPole-v1", "ppo"),
+    end_as_limit=(CutShort, "CartPole-v1", "dqn"),
     swollen_unit=(gym.wrappers.NormalizeReward, "Pendulum-v1", "ppo"),
 )
 
@@ -393,6 +400,7 @@ def test_a_wrapper_that_spoils_a_world_is_named(named):
 @pytest.mark.parametrize("algo, settings, named", [
     ("pqn", dict(epsilon="linear(1, .05, 100000000)"), "only_exploration"),
     ("stream_q", dict(kappa=500.), "strange_setting"),
+    ("dqn", dict(epsilon="linear(1, .001, 20)"), "no_exploration"),
     ("trpo", dict(cg_damping=100.), "strange_setting"),
 ])
 def test_a_number_that_is_far_off_is_named(algo, settings, named):

@@ -374,7 +374,8 @@ def end_as_limit(evidence):
     episodes = seen_whole(evidence)
     length = episodes.length
     term = episodes.term
-    if len(length) < 5 or term.any() or len(np.unique(length)) < max(3, len(length) / 4):
+    many = max(3, min(len(length) / 4, 8))                # limits may differ, but not from episode to episode
+    if len(length) < 5 or term.any() or len(np.unique(length)) < many:
         return None
     return Finding(
         "end_as_limit", f"{len(length)} episodes were cut after {length.min()} to {length.max()} steps, and none was "

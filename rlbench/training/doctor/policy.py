@@ -179,7 +179,7 @@ def no_exploration(evidence):
     size = getattr(algo, name, None)
     hopes = getattr(algo, "initial", 0)                   # who expects more of what was not tried, tries it
     meant = size == default_of(evidence.learner.settings, name)              # it explores by other means
-    if size is None or size > 1e-4 or hopes or meant: return None
+    if size is None or size > .002 or hopes or meant: return None
     return Finding(
         "no_exploration", f"exploration stands at {name} = {size:g} after {evidence.trainer.steps:,} steps",
         "an action that looked bad once is never tried again",
