@@ -378,13 +378,19 @@ class CutShort(gym.Wrapper):
         return obs, rew, False, term or trunc, info
 
 
+class Stretched(gym.ObservationWrapper):
+    def observation(self, obs):
+        return obs * np.float32([1, 1, 5, 1])
+
+
 SPOILT = dict(
     unsigned_actions=(Folded, "Pendulum-v1", "ppo"),
     turned_actions=(Renumbered, "LunarLander-v3", "dqn"),
     drifting_reward=(Fading, "CartPole-v1", "ppo"),
     torn_end=(BegunAnew, "CartPole-v1", "ppo"),
+    outside_space=(Stretched, "CartPole-v1", "ppo"),
     end_as_limit=(CutShort, "CartPole-v1", "dqn"),
-    swollen_unit=(gym.wrappers.NormalizeReward, "Pendulum-v1", "ppo"),
+    swollen_unit=(gym.wrappers.NormalizeReward, "LunarLander-v3", "ppo"),
 )
 
 
@@ -401,6 +407,7 @@ def test_a_wrapper_that_spoils_a_world_is_named(named):
     ("pqn", dict(epsilon="linear(1, .05, 100000000)"), "only_exploration"),
     ("stream_q", dict(kappa=500.), "strange_setting"),
     ("dqn", dict(epsilon="linear(1, .001, 20)"), "no_exploration"),
+    ("dqn", dict(gradient_steps=60, learning_starts=3900), "strange_setting"),
     ("trpo", dict(cg_damping=100.), "strange_setting"),
 ])
 def test_a_number_that_is_far_off_is_named(algo, settings, named):
@@ -418,6 +425,69 @@ def test_data_that_are_not_of_this_world_are_named(algo):
         run.run(steps=3000) if algo == "gail" else run.run(updates=100)
         found = run.diagnose().names
         assert ("other_data" in found[:2]) == shuffled
+
+
+class Ages(gym.Env):
+    "Seven steps long, and shows how many of them are over in a picture"
+    observation_space = gym.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+    action_space = gym.spaces.Discrete(3)
+
+    def seen(self):
+        picture = np.zeros((8, 8, 1), np.uint8)
+        picture[self.age, self.aim] = 255
+        return picture
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.age = 0
+        self.aim = int(self.np_random.integers(8))
+        return self.seen(), {}
+
+    def step(self, act):
+        self.age += 1
+        won = act == self.aim % 3
+        return self.seen(), 1. if won else -1., self.age == 7, False, {}
+
+
+class Drawn(gym.Env):
+    "A sign that is drawn anew in each step is to be answered; each step may be the last"
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def seen(self):
+        self.sign = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return self.sign
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.seen(), {}
+
+    def step(self, act):
+        won = bool(act) == (self.sign[0] > 0)
+        return self.seen(), float(won), bool(self.np_random.random() < .05), False, {}
+
+
+HEALTHY_YET = dict(
+    ages=(Ages, "pqn", 2000),
+    drawn=(Drawn, "ppo", 2500),
+    count_bonus=("rlbench/FourRooms-v0", "count_bonus", 3000),
+    rainbow=("CartPole-v1", "rainbow", 2000),
+    linear_sarsa=("MountainCar-v0", "linear_sarsa", 3000),
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", HEALTHY_YET)
+def test_a_healthy_run_that_once_was_accused_gets_no_finding_but_of_chance(case):
+    env, algo, steps = HEALTHY_YET[case]
+    found = Trainer(env, algo, seed=7).run(steps).diagnose().names
+    assert set(found) <= {"ends_by_chance"}               # true of signs that end at any moment
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_noisy_layers_that_change_nothing_are_named():
+    run = Trainer("CartPole-v1", "dqn", seed=100, noisy=True, epsilon=0.).run(3000)
+    assert run.diagnose().names[:1] == ["tries_nothing"]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -111,8 +111,8 @@ class DQNSettings(ReplaySettings):
                           choices=("epsilon", "boltzmann", "weights"))
     shake_interval: int = hp(100, "updates between two draws of the noise on the weights",
                              up="it should persist in its oddities", low=1)
-    noisy: bool = hp(False, "learned noise in the last layers, besides exploration: with epsilon=0, instead of it",
-                     live=False)
+    noisy: bool = hp(False, "learned noise in the last layers, besides exploration: instead of it with epsilon=0 and "
+                     "sigma0=0.5", live=False)
     sigma0: float = hp(.1, "deviation of that noise at the start, in units of 1 / sqrt(inputs)",
                        up="it settles too early", low=0, live=False)
 

@@ -242,4 +242,6 @@ def no_better(evidence):
     chance = episodes_of(evidence.chance).ret
     margin = chance.std() / math.sqrt(len(chance)) * 3 if len(chance) > 1 else .05 * abs(mean_return(evidence.chance))
     best = max(mean_return(evidence.exploring), mean_return(evidence.greedy))
+    if len(chance) > 1 and best >= chance.max() > chance.mean():
+        return False                                      # nobody can do much better than the best luck of many
     return best <= mean_return(evidence.chance) + margin

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['HARDLY_BEGUN', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 'only_fines', 'fines_alone', 'advice_for_same',
            'same_reward', 'rare_reward', 'large_rewards', 'small_rewards', 'pile_at', 'freely_paid', 'clipped_reward',
-           'shown_by', 'acts_shown', 'idle_actions', 'limit_as_end', 'end_as_limit', 'pays_for_ending', 'farmed_reward']
+           'shown_by', 'acts_shown', 'idle_actions', 'shows_time', 'limit_as_end', 'end_as_limit', 'pays_for_ending',
+           'farmed_reward']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
 from dataclasses import dataclass, field
@@ -90,7 +91,7 @@ def only_fines(evidence):
     return bool(grows and (rew - fines).var() < 1e-3 * rew.var())
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #0030e4cc
-HARDLY_BEGUN = 10   # episodes that say nothing yet of whether a goal can be met
+HARDLY_BEGUN = 20   # episodes that say nothing yet of whether a goal can be met
 
 def fines_alone(rew):
     "The finding where all rewards are fines"
@@ -345,6 +346,18 @@ def idle_actions(evidence):
         weight=.7, changes={})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #501e6fdb
+def shows_time(rows):
+    "Whether a straight line from what is seen tells the number of the step in its episode, in other episodes too"
+    x = np.column_stack([column.reshape(len(rows.rew), -1) for _, column in columns(dict(obs=rows.obs))])
+    x = x[:, ::1 + x.shape[1] // 500]                     # of a large picture some points will do
+    episode = episode_numbers(rows)
+    if episode[-1] < 4: return False
+    age = np.arange(len(episode)) - np.searchsorted(episode, episode)
+    first = episode % 2 == 0
+    made = np.column_stack([x, np.ones(len(x))]).astype(float)
+    told = made @ np.linalg.lstsq(made[first], age[first], rcond=1e-6)[0]
+    return bool(np.ptp(age) and (told - age)[~first].var() < .1 * age.var())
+
 def limit_as_end(evidence):
     "Episodes are ended by the task after exactly the same number of steps, and never later"
     episodes = seen_whole(evidence)
@@ -359,6 +372,7 @@ def limit_as_end(evidence):
     if len(np.unique(length)) > 1 and share < .3: return None
     if len(np.unique(length)) == 1 and not no_better(evidence):
         return None                                       # a task of so many steps, and it is learned
+    if shows_time(evidence.chance): return None
     return Finding(
         "limit_as_end", f"{at_limit.sum()} of {len(length)} episodes were ended by the task after exactly {longest} "
         "steps, and none was longer or was cut by a limit",

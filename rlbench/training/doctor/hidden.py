@@ -184,9 +184,12 @@ def ends_by_chance(evidence):
     alike = rows.term[nearest_steps(rows, ("next_obs",))][rows.term].mean()
     if alike > often + 3 * math.sqrt(often / rows.term.sum()):
         return None                                       # more than chance explains
+    episodes = episodes_of(rows)
+    length = np.unique(episodes.length[episodes.term])
+    always = f", each after exactly {length[0]} steps" * (len(length) == 1)
     return Finding(
-        "ends_by_chance", f"{rows.term.sum()} episodes were ended by the task in states whose neighbours were not: "
-        f"{alike:.0%} of those were an end, of all states {often:.0%}",
+        "ends_by_chance", f"{rows.term.sum()} episodes were ended by the task{always}, in states whose neighbours were "
+        f"not: {alike:.0%} of those were an end, of all states {often:.0%}",
         "an end that nothing announces cannot be avoided, and takes the value from states that are good",
         "does the environment end episodes for a reason that it does not show; a limit of time is truncated=True; do "
         f"states look the same that differ, of {len(rows.rew):,} observations {len(np.unique(rows.obs, axis=0)):,} "

@@ -282,8 +282,8 @@ def over_estimation(evidence):
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #9e92ef54
 def blind_critic(evidence):
     "Values explain nothing of the returns, and the policy is no better than chance"
-    if evidence.learner.updates < 100 or evidence.algo.update:
-        return None                                       # a table is no critic: nobody makes advantages of it
+    if evidence.learner.updates < 100 or "policy" not in evidence.learner.nets:
+        return None                                       # values alone are no critic: nobody makes advantages of them
     which, ret = known_returns(evidence.exploring, evidence.algo.gamma)
     values = beliefs(evidence.learner.actor, evidence.exploring.obs)
     if values is None or len(which) < 100: return None
@@ -306,12 +306,12 @@ def usual_sum(rows, gamma):
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #2a877fc4
 def swollen_unit(evidence):
-    "Rewards are divided by what was usual long ago, and the policy is no better than chance"
+    "The critic is blind, and rewards are divided by what was usual long ago"
     scale = dict(evidence.learner.nets.named_children()).get("scale")
     if not isinstance(scale, RewardScale) or not scale.worth: return None
     unit = float(scale.unit)
     today = max(usual_sum(rows, evidence.algo.gamma) for rows in (evidence.chance, evidence.exploring))
-    if unit <= 3 * today or not no_better(evidence): return None
+    if unit <= 3 * today or not blind_critic(evidence): return None
     return Finding(
         "swollen_unit", f"rewards are divided by {unit:.3g} here, and their discounted sums come to {today:.3g}",
         "a guess that is off by a tenth of such a unit is off by as much as there is to be had",

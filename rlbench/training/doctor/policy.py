@@ -40,8 +40,8 @@ def entropy_share(probs):
 def settled_early(evidence):
     "The policy is sure of itself, and no better than chance"
     probs = action_shares(evidence, evidence.exploring.obs)
-    if probs is None or not evidence.learner.updates:
-        return None
+    if probs is None or not evidence.learner.updates or isinstance(evidence.algo, Exploring):
+        return None                                       # who explores apart is sure by its very nature
     share = entropy_share(probs).mean()
     why = MEANINGS["ent_share"].beyond(share)
     if not why or not no_better(evidence): return None
@@ -218,7 +218,7 @@ def told_chances(evidence, obs):
     "(n, A) probabilities with which a run says that it acts in training; None where it does not say"
     algo = evidence.algo
     rows = to_tensors(obs, evidence.learner.device)
-    if algo.offline or getattr(algo, "noisy", False) or getattr(algo, "epsilon_spread", 0):
+    if algo.offline or any(getattr(algo, name, 0) for name in ("noisy", "epsilon_spread", "bonus_coef")):
         return None
     if not isinstance(algo, Exploring): return action_shares(evidence, obs)
     values = algo.values(evidence.learner.nets, rows)
@@ -274,16 +274,19 @@ def tries_nothing(evidence):
     rows = evidence.exploring
     algo = evidence.algo
     box = isinstance(evidence.spec.action_space, gym.spaces.Box)
-    if not box or algo.offline or "carry" in rows or evidence.learner.updates < 50:
+    noisy = getattr(algo, "noisy", False) and no_better(evidence)            # its noise may have made way for skill
+    if not (box or noisy) or algo.offline or "carry" in rows or evidence.learner.updates < 50:
         return None
     obs = to_tensors(rows.obs, evidence.learner.device)
     act = as_numpy(algo.act(evidence.learner.nets, obs, None, None)[0])
-    if np.abs(act - rows.act).max() > 1e-4 * np.abs(rows.act).max(): return None
+    tried = (np.abs(act - rows.act) > 1e-4 * np.abs(rows.act).max()).mean()
+    if tried > .002: return None
     return Finding(
-        "tries_nothing", f"all {len(act):,} actions in training are those that would be taken without noise",
+        "tries_nothing", f"{1 - tried:.1%} of {len(act):,} actions in training are those without noise",
         "whatever is not done already is never tried, so nobody finds out that it is better",
-        "is noise added in training (exploration_noise, a distribution that is drawn from), and is it not 0",
-        weight=.75, changes=back_to_default(evidence, "exploration_noise"))
+        "is noise added in training (exploration_noise, epsilon, a distribution that is drawn from), and is it large "
+        "enough (sigma0, where layers are noisy)",
+        weight=.75, changes=back_to_default(evidence, "exploration_noise", "epsilon", "sigma0"))
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #6e989601
 def empty_memory(evidence):

@@ -168,10 +168,12 @@ def odd_draw(evidence):
 def told_priorities(learner):
     "What is wrong with the priorities that an update has left, in words; nothing where all is well"
     index = learner.last.index
-    delta = learner.last.parts.get("delta")
-    if index is None or delta is None or index.shape != delta.shape or len(index) < 20:
+    errors = [learner.last.parts.get(name) for name in ("delta", "q_loss")]     # of distributions, the loss
+    errors = [as_numpy(one) for one in errors if one is not None]
+    if index is None or not errors or index.shape != errors[0].shape or len(index) < 20:
         return ""
-    together = alike_in_logs(learner.own["priorities"].asked(as_numpy(index)), np.abs(as_numpy(delta)))
+    p = learner.own["priorities"].asked(as_numpy(index))
+    together = max(alike_in_logs(p, np.abs(one)) for one in errors)
     return f"priorities of the last rows correlate by {together:.2f} with their errors" if together < .3 else ""
 
 def told_weights(found):

@@ -53,7 +53,7 @@ USUAL_RANGE = dict(
     target_update_interval=Usual(1 / 50, ANY, "the target network is the network itself, and values chase their own "
                                  "tails", ""),
     train_freq=Usual(0, 20, "", "of what is seen hardly anything is learned"),
-    gradient_steps=Usual(0, 100, "", "a few steps are learned by heart before the next ones come"),
+    gradient_steps=Usual(0, 25, "", "a few steps are learned by heart before the next ones come"),
     target_policy_noise=Usual(0, 8, "", "targets are the values of anything but the policy's own action"),
     learning_starts=Usual(0, 20, "", "most of the run is over before anything is learned"),
     policy_delay=Usual(0, 20, "", "the policy hardly ever follows its critic"),

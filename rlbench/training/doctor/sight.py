@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
-           'unscaled_observation', 'is_varied', 'stands_at_ends', 'ever_moves', 'clipped_observation', 'copied_dims',
-           'copied_part', 'lasting', 'each_by_itself', 'foretells_pay', 'noisy_observation', 'shaky_observation',
-           'stuck_observation', 'ends_apart', 'paid_apart', 'looks_alike', 'aliased_state', 'same_start', 'torn_start',
-           'torn_end', 'drift_of_starts', 'drifting_start', 'drifting_reward', 'goes_on', 'carried_over']
+           'unscaled_observation', 'is_varied', 'stands_at_ends', 'ever_moves', 'clipped_observation', 'beyond_bounds',
+           'outside_space', 'copied_dims', 'copied_part', 'lasting', 'each_by_itself', 'foretells_pay',
+           'noisy_observation', 'shaky_observation', 'stuck_observation', 'ends_apart', 'paid_apart', 'looks_alike',
+           'aliased_state', 'same_start', 'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start',
+           'drifting_reward', 'goes_on', 'carried_over']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 from collections import Counter
@@ -15,6 +16,7 @@ from collections import Counter
 import gymnasium as gym
 import numpy as np
 
+from ...core.spaces import parts_of
 from .evidence import no_better
 from .findings import Finding, acts_shown, all_rows, all_steps, idle_actions, named_part
 from .findings import numbers_seen, seen_whole, told_dims, within_episodes
@@ -169,6 +171,34 @@ def clipped_observation(evidence):
             "let observations have their whole range: where are they clipped, is a sensor at its limits",
             weight=.75, changes={},
             numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
+    return None
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #e9aec907
+def beyond_bounds(seen, # (n, D)
+                  space):
+    "(D,) share of the steps in which a number is outside its bounds by a tenth of their distance or more"
+    low, high = space.low.astype(float), space.high.astype(float)
+    room = .1 * (high - low)
+    return ((seen < low - room) | (seen > high + room)).mean(0)
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #3a52c153
+def outside_space(evidence):
+    "Numbers of an observation are often not in the space that they are said to be from"
+    whole = evidence.spec.observation_space
+    parts = parts_of(whole) or {"": whole}
+    for name, seen in numbers_seen(evidence):
+        space = parts[name]
+        share = beyond_bounds(seen, space)
+        dims = np.flatnonzero(share > .05)
+        if not len(dims): continue
+        first = dims[0]
+        return Finding(
+            "outside_space", f"dimension {told_dims(name, dims)} of the observation is far outside its bounds in "
+            f"{share.max():.0%} of the steps: between {seen[:, first].min():.3g} and {seen[:, first].max():.3g}, with "
+            f"bounds at {space.low[first]:.3g} and {space.high[first]:.3g}",
+            "what leaves the range of a number may be another number, or the same in other units",
+            "are numbers put in another order now and then, are units as they are meant; or widen the space",
+            weight=.5, changes={}, numbers={f"dimension {first}": seen[:, first]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #251c7a90
@@ -531,6 +561,6 @@ def carried_over(evidence):
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #acddc22f
-SIGHT_CHECKS = [dead_observation, dead_part, copied_part, unscaled_observation, clipped_observation, noisy_observation,
-                shaky_observation, stuck_observation, aliased_state, same_start, torn_start, torn_end,
-                drifting_start, drifting_reward, carried_over]
+SIGHT_CHECKS = [dead_observation, dead_part, copied_part, unscaled_observation, clipped_observation, outside_space,
+                noisy_observation, shaky_observation, stuck_observation, aliased_state, same_start, torn_start,
+                torn_end, drifting_start, drifting_reward, carried_over]

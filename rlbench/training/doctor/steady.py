@@ -89,11 +89,12 @@ def told_by_episode(rows, episodes): # how many
     "The same of effects that are too weak to be sure of in one episode"
     over_all = effects_after(rows, 0)
     each = effects_by_episode(rows, 0)
+    each[1] = 1                                           # an episode ends once, whatever the action
     kinds = len(np.unique(groups_of_actions(rows.act)))
     sure = (each - 1) * np.sqrt(episodes * (kinds - 1) / 2) > 5   # deviations of such a statistic
     sure &= each - 1 > 2 * (effects_by_episode(rows, -1) - 1)
     alike = (over_all - 1) / (episodes * np.maximum(each - 1, 1e-9))   # 1 where each episode has the same effect
-    others = (over_all > 5) & (alike > .5)                # whoever turns actions turns all that they do
+    others = (over_all > 5) & (alike > .5) | (over_all > 10)      # whoever turns actions turns all that they do
     if episodes < 8 or not sure.any() or alike[sure].max() > .25 or others.any():
         return ""
     return (f"what follows depends on the action in an episode (F = {each[sure].max():.1f}), and in each of {episodes} "
@@ -182,6 +183,7 @@ def share_taken_over(rows):
     followed = [y.astype(float) for y in all_that_followed(rows)]
     if rows.act.dtype.kind == "f":
         first = within_episodes(rows, 3)
+        if not len(first): return 0.
         done = np.stack([rows.act.reshape(len(rows.act), -1)[first + 3 - lag, 0] for lag in range(4)]).astype(float)
         known = states_squared(rows)[first + 3]
         return max(share_of_past(y[first + 3], done, known) for y in followed[2:])
