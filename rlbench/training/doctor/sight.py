@@ -186,7 +186,8 @@ def outside_space(evidence):
     "Numbers of an observation are often not in the space that they are said to be from"
     whole = evidence.spec.observation_space
     parts = parts_of(whole) or {"": whole}
-    for name, seen in numbers_seen(evidence):
+    for name, _ in numbers_seen(evidence):
+        seen = named_part(evidence.chance.obs, name)      # who spins for ever may well leave bounds that were guessed
         space = parts[name]
         share = beyond_bounds(seen, space)
         dims = np.flatnonzero(share > .05)
