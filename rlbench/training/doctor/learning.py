@@ -22,7 +22,7 @@ from ...algos.streaming import RewardScale
 from ...core.batch import Batch, as_numpy
 from ...core.schedules import Schedule
 from .evidence import beliefs, episodes_of, known_returns, no_better
-from .findings import Finding, all_rows
+from .findings import Finding, all_rows, reward_unit, reward_worth
 from .sight import each_by_itself
 from ..meanings import MEANINGS
 
@@ -307,9 +307,10 @@ def usual_sum(rows, gamma):
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #2a877fc4
 def swollen_unit(evidence):
     "The critic is blind, and rewards are divided by what was usual long ago"
-    scale = dict(evidence.learner.nets.named_children()).get("scale")
-    if not isinstance(scale, RewardScale) or not scale.worth: return None
-    unit = float(scale.unit)
+    nets = evidence.learner.nets
+    if not getattr(evidence.algo, "normalize_reward", False) or not reward_worth(nets):
+        return None
+    unit = reward_unit(nets)
     today = max(usual_sum(rows, evidence.algo.gamma) for rows in (evidence.chance, evidence.exploring))
     if unit <= 3 * today or not blind_critic(evidence): return None
     return Finding(
