@@ -334,7 +334,7 @@ def stretch(slider, low, high):
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #821ba403
 class OtherDimensions:
-    "A slider for each dimension that a plane does not show, and a switch that keeps them where the run is"
+    "A switch that keeps the dimensions that a plane does not show where the run is; off, each has a slider"
     most = 12       # dimensions; where there are more all stay where the run is
 
     def __init__(self, names, changed):
@@ -349,17 +349,17 @@ class OtherDimensions:
         self.widget = styled(widgets.HBox([self.follow, *self.sliders]), "rl-row", "rl-others")
 
     def slider(self, name):
-        wide = dict(width="280px")
         tip = f"{name} in the whole picture"
-        one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", layout=wide, tooltip=tip,
-                                  style=dict(description_width="initial"),
+        one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", tooltip=tip,
+                                  layout=dict(width="auto"), style=dict(description_width="initial"),
                                   continuous_update=False)   # else the page sends back what it has rounded
         return styled(one, "rl-other")
 
     def offer(self, axes):
-        "These two are shown: sliders for the others"
+        "These two are shown: sliders for the others, unless those follow the run"
+        self.shown = axes
         for i, one in enumerate(self.sliders):
-            reveal(one, i not in axes)
+            reveal(one, i not in axes and not self.follow.value)
         reveal(self.widget, len(self.sliders) > len(set(axes)))
 
     def turned(self, change):
@@ -367,6 +367,7 @@ class OtherDimensions:
         if self.telling: return
         if change["owner"] is not self.follow:
             self.tell(lambda: self.follow.set_trait("value", False))
+        self.offer(self.shown)
         self.changed(change)
 
     def tell(self, write):
@@ -406,11 +407,11 @@ class PlaneOfStates:
         self.picks = []
         for i, name, way in zip(order, ("rl-pick-x", "rl-pick-y"), ("across", "up")):
             tip = f"part of the observation that goes {way}"
-            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="168px"), tooltip=tip)
+            pick = widgets.Dropdown(options=options, value=i, layout=dict(width="auto"), tooltip=tip)
             self.picks.append(styled(pick, name))
             pick.observe(lambda change: self.others.offer(self.axes), "value")
             pick.observe(changed, "value")
-        named = [styled(widgets.HBox([widgets.Caption(way), pick]), "rl-row")
+        named = [styled(widgets.HBox([widgets.Caption(way), pick]), "rl-row", "rl-axis")
                  for way, pick in zip(("across", "up"), self.picks)]
         row = widgets.HBox(named)
         self.widget = widgets.VBox([styled(row, "rl-row"), self.others.widget])
