@@ -298,3 +298,22 @@ def test_a_fork_is_started_again_with_its_own_settings():
     assert wb.trainer.steps == 0 and wb.trainer.digest() == wb.trainer.fresh(lr=.01).digest()
     assert [run.name for run in wb.forks.others] == ["run"]
     wb.close()
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo"])
+def test_histories_of_parts_go_on_beside_a_fork_and_after_it(algo):
+    wb = Workbench("CartPole-v1", algo, driver="sync", seed=0, log_every=40, **small(algorithms()[algo]))
+    wb.step("step", 300)
+    [view] = [card.view for card in wb.page.cards if card.view.name == "parts"]
+    before = view.stories.told("loss").tolist()
+    wb.beside("bold", lr=.01)
+    assert view.stories.told("loss").tolist() == before
+    wb.step("step", 100)
+    wb.drop("bold")
+    assert view.stories.told("loss")[:len(before)].tolist() == before
+    wb.rewind("update", -3)
+    at = view.stories.told("loss")[:, 0]
+    assert len(at) > len(before) / 2 and at[-1] == wb.trainer.updates and (at[1:] > at[:-1]).all()
+    wb.reset()
+    assert not view.stories
+    wb.close()

@@ -12,7 +12,7 @@ from ...algos.streaming import RewardScale, WeightTraces
 from ..pictures.drawing import draw_horizontal_bars, short
 from ..pictures.figures import cover
 from ..pictures.scene import Sheet
-from .part_histories import Story, draw_story
+from .part_histories import Past, Story, draw_story
 from .updates import layer_of
 from .views import View
 from ...policies.encoders import Normaliser, named_norms
@@ -67,6 +67,8 @@ class UnitView(View):
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
+        self.past = Past()
+        self.story = Story()
         self.begin(trainer)
 
     @classmethod
@@ -74,7 +76,7 @@ class UnitView(View):
         return who in trainer.learners and bool(parts_of_type(trainer, who, RewardScale))
 
     def begin(self, trainer):
-        self.story = Story()
+        self.story.forget(self.past.shared(trainer))
         self.limits = None
 
     def note(self, trainer, event):

@@ -16,8 +16,8 @@ import numpy as np
 from ...core.batch import Batch
 from .evidence import no_better
 from .findings import Finding, all_steps, all_that_followed, effect_after, has_effect, told_dims
-from .findings import episode_numbers, shown_by, within_episodes
-from .hidden import ages, slopes
+from .findings import ages, episode_numbers, shown_by, within_episodes
+from .hidden import slopes
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #75591ec8
 LAGS = range(3, 21)     # steps; two are the way of a force to a place

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['HARDLY_BEGUN', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 'only_fines', 'fines_alone', 'advice_for_same',
            'same_reward', 'rare_reward', 'large_rewards', 'small_rewards', 'pile_at', 'freely_paid', 'clipped_reward',
-           'shown_by', 'acts_shown', 'idle_actions', 'shows_time', 'limit_as_end', 'end_as_limit', 'pays_for_ending',
-           'farmed_reward']
+           'ages', 'shown_by', 'acts_shown', 'idle_actions', 'shows_time', 'limit_as_end', 'end_as_limit',
+           'pays_for_ending', 'farmed_reward']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
 from dataclasses import dataclass, field
@@ -257,6 +257,12 @@ def within_episodes(rows, lag):
     there = np.arange(len(episode) - lag)
     return there[episode[there] == episode[there + lag]]
 
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #307c0b89
+def ages(rows):
+    "(n,) steps since the beginning of the episode"
+    episode = episode_numbers(rows)
+    return np.arange(len(episode)) - np.searchsorted(episode, episode)
+
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #fce046c5
 def f_statistic(outcome, # (n,)
                 group):  # (n,) whole numbers
@@ -352,7 +358,7 @@ def shows_time(rows):
     x = x[:, ::1 + x.shape[1] // 500]                     # of a large picture some points will do
     episode = episode_numbers(rows)
     if episode[-1] < 4: return False
-    age = np.arange(len(episode)) - np.searchsorted(episode, episode)
+    age = ages(rows)
     first = episode % 2 == 0
     made = np.column_stack([x, np.ones(len(x))]).astype(float)
     told = made @ np.linalg.lstsq(made[first], age[first], rcond=1e-6)[0]

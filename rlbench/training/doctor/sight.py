@@ -19,8 +19,8 @@ import numpy as np
 from ...core.spaces import parts_of
 from .evidence import no_better
 from .findings import Finding, acts_shown, all_rows, all_steps, idle_actions, named_part
-from .findings import numbers_seen, seen_whole, told_dims, within_episodes
-from .hidden import ages, ends_by_chance, foretold, hidden_state
+from .findings import ages, numbers_seen, seen_whole, told_dims, within_episodes
+from .hidden import ends_by_chance, foretold, hidden_state
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #128f2def
 def one_state(evidence):
