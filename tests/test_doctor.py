@@ -467,6 +467,44 @@ class Drawn(gym.Env):
         return self.seen(), float(won), bool(self.np_random.random() < .05), False, {}
 
 
+class Corridor(gym.Env):
+    "Six places in a row, the last one is the goal"
+    observation_space = gym.spaces.Discrete(6)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = self.age = 0
+        return self.at, {}
+
+    def step(self, act):
+        self.age += 1
+        self.at = max(0, self.at + (1 if act else -1))
+        won = self.at == 5
+        return self.at, float(won), won, self.age >= 50 and not won, {}
+
+
+class Follow(gym.Env):
+    "A place that moves by and by is to be followed"
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+
+    def seen(self):
+        return np.array([self.at, self.aim - self.at], np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.age = 0
+        self.at, self.aim = self.np_random.uniform(-1, 1, 2)
+        return self.seen(), {}
+
+    def step(self, act):
+        self.age += 1
+        self.at += .2 * float(act[0])
+        self.aim = float(np.clip(self.aim + .05 * self.np_random.normal(), -1.5, 1.5))
+        return self.seen(), -abs(self.aim - self.at), False, self.age >= 100, {}
+
+
 HEALTHY_YET = dict(
     ages=(Ages, "pqn", 2000),
     drawn=(Drawn, "ppo", 2500),
@@ -482,6 +520,19 @@ def test_a_healthy_run_that_once_was_accused_gets_no_finding_but_of_chance(case)
     env, algo, steps = HEALTHY_YET[case]
     found = Trainer(env, algo, seed=7).run(steps).diagnose().names
     assert set(found) <= {"ends_by_chance"}               # true of signs that end at any moment
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", [4, 8])
+def test_where_all_is_won_entropy_may_weigh_more_than_advantages(seed):
+    assert not Trainer(Corridor, "a2c", seed=seed).run(2048).diagnose().names
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", [7, 8])
+def test_values_that_are_normalised_by_the_batch_may_tremble(seed):
+    small = dict(critic_hidden=[128, 128], hidden=[64, 64], batch_size=64)
+    assert "wrong_push" not in Trainer(Follow, "crossq", seed=seed, **small).run(2500).diagnose().names
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -17,6 +17,7 @@ from ...algos.td import of_action
 from ...core.batch import as_numpy
 from ...core.spaces import as_columns
 from ..actor import to_tensors
+from .evidence import as_good_as_luck
 from .findings import Finding, reward_worth
 from .learning import back_to_default, strange_rate
 from .policy import bearable_entropy
@@ -271,15 +272,25 @@ def advantages_of(found):
     algo = found.learner.algo
     return algo.scaled(adv, 1.) if hasattr(algo, "scaled") else adv
 
-def told_push(found, table):
+def tremor_of(found):
+    "By how much errors change that have nothing to do with a step's direction"
+    target = found.before.get("target")
+    if target is None: return 0.
+    by_batch = hasattr(found.learner.algo, "norm_share")  # where weights move, what is usual moves, and all values
+    return 2e-3 * float(target.abs().mean()) + (.15 * float(target.std()) if by_batch else 0.)
+
+def told_push(evidence):
     "What steps did that they are not for, in words; nothing where all is well"
-    before = found.before
+    found = evidence.rehearsal
     moved = moved_chances(found)
-    if moved is not None:
-        return pushed_apart(as_numpy(moved).ravel(), as_numpy(advantages_of(found)).ravel()) or pushed_values(found)
-    errors = mean_errors(before, found.after) or [0., 0.]
+    if moved is not None:                                 # where all is won, entropy may weigh more than advantages
+        won = as_good_as_luck(evidence)
+        apart = "" if won else pushed_apart(as_numpy(moved).ravel(), as_numpy(advantages_of(found)).ravel())
+        return apart or pushed_values(found)
+    table = evidence.algo.in_numbers or bool(evidence.algo.update)
+    errors = mean_errors(found.before, found.after) or [0., 0.]
     bearable = 1.01 if table else 1.1                     # a table has no neighbours that a step could disturb
-    tremor = 0 if table or "target" not in before else 2e-3 * float(before.target.abs().mean())
+    tremor = 0 if table else tremor_of(found)
     at_once = table and "queue" not in found.nets         # what waits in a queue is put off, and not forgotten
     still = at_once and errors[0] > 1e-6 and errors[1] > .999 * errors[0] and (found.learner.algo.lr or 0) > .01
     if errors[1] > bearable * errors[0] + tremor + 1e-6 or still:
@@ -289,8 +300,7 @@ def told_push(found, table):
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #cf3b5edd
 def wrong_push(evidence):
     "Steps on a minibatch make good actions rarer, or drive estimates away from their targets"
-    found = evidence.rehearsal
-    told = found and told_push(found, evidence.algo.in_numbers or bool(evidence.algo.update))
+    told = evidence.rehearsal and told_push(evidence)
     if not told: return None
     return Finding(
         "wrong_push", told, "updates do the opposite of what they are for",
