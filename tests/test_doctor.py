@@ -544,3 +544,19 @@ def test_noisy_layers_that_change_nothing_are_named():
 @pytest.mark.filterwarnings("ignore")
 def test_a_table_whose_values_are_still_alike_is_not_blind():
     assert not Trainer("rlbench/FourRooms-v0", "double_q").run(20_000).diagnose().names
+
+
+EARLY = dict(
+    categories=("FrozenLake-v1", "c51", 1000, {}),
+    values=("rlbench/FourRooms-v0", "dqn", 1100, {}),
+    soft=("MountainCarContinuous-v0", "crossq", 300, dict(critic_hidden=[64, 64], hidden=[64, 64], batch_size=64)),
+    delayed=("MountainCarContinuous-v0", "crossq", 700, dict(critic_hidden=[64, 64], hidden=[64, 64], batch_size=64)),
+    given=("CartPole-v1", "linear_td", 300, {}),
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", EARLY)
+def test_a_healthy_run_is_not_accused_in_its_first_updates(case):
+    env, algo, steps, settings = EARLY[case]
+    assert not Trainer(env, algo, seed=31, **settings).run(steps).diagnose().names

@@ -228,9 +228,9 @@ def past_the_end(evidence):
 def price_of_entropy(evidence):
     "What a step is paid for being undecided, where it is; else 0"
     found = evidence.rehearsal
-    if not found or "temperature" not in found.nets or "ent" not in found.before:
-        return 0.
-    return float(torch.as_tensor(evidence.algo.alpha(found.nets)).sum() * found.before.ent.abs().mean())
+    if not found or "temperature" not in found.nets: return 0.
+    ent = found.before.get("ent", found.nets.temperature.wanted)      # not every update asks the policy
+    return float(torch.as_tensor(evidence.algo.alpha(found.nets)).sum() * ent.abs().mean())
 
 def best_pay(evidence):
     "The most that a step can be paid, by the rewards that were seen; of networks, which stray to both sides, its size"

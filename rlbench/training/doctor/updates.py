@@ -19,7 +19,7 @@ from ...core.spaces import as_columns
 from ..actor import to_tensors
 from .evidence import as_good_as_luck
 from .findings import Finding, reward_worth
-from .learning import back_to_default, strange_rate
+from .learning import back_to_default, price_of_entropy, strange_rate
 from .policy import bearable_entropy
 from .rows import correlation, stored
 
@@ -123,14 +123,13 @@ def outweighed(evidence):
     return price is not None and price > bearable_entropy(evidence)
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #b0f27b70
-def bearable_distance(found,
+def bearable_distance(evidence,
                       size): # of what targets differ by
     "How far targets may be from those computed again: hardly, where nothing is drawn on the way to them"
+    found = evidence.rehearsal
     drawn = any(name.endswith(("noise", "tau")) for name in found.batch)
-    alpha = found.before.get("alpha", torch.ones(1)).mean()
-    entropy = found.before.get("ent", torch.zeros(1)).abs().mean() * alpha
-    rounding = 1e-4 * found.before.target.abs().mean()
-    return .8 * size + float(entropy) if drawn else .02 * size + float(rounding)
+    rounding = 1e-4 * float(found.before.target.abs().mean())
+    return .8 * size + price_of_entropy(evidence) if drawn else .02 * size + rounding
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #9d7b17f1
 def strange_target(evidence):
@@ -144,7 +143,7 @@ def strange_target(evidence):
     quick, *slow = (float((again - target).abs().median()) for again in targets_again(found))
     apart = min(slow)
     size = float(target.std())
-    if apart <= bearable_distance(found, size): return None
+    if apart <= bearable_distance(evidence, size): return None
     unused = ", but are those of the learning network itself: nobody asks the target network" * (quick < .1 * apart)
     return Finding(
         "strange_target", f"targets are {apart:.3g} from the reward and what follows, in the median, and differ among "
@@ -289,7 +288,8 @@ def told_push(evidence):
         return apart or pushed_values(found)
     table = evidence.algo.in_numbers or bool(evidence.algo.update)
     errors = mean_errors(found.before, found.after) or [0., 0.]
-    bearable = 1.01 if table else 1.1                     # a table has no neighbours that a step could disturb
+    begins = evidence.learner.updates < 100               # steps are large then, beside estimates that are next to nothing
+    bearable = 1.01 if table else 2. if begins else 1.1   # a table has no neighbours that a step could disturb
     tremor = 0 if table else tremor_of(found)
     at_once = table and "queue" not in found.nets         # what waits in a queue is put off, and not forgotten
     still = at_once and errors[0] > 1e-6 and errors[1] > .999 * errors[0] and (found.learner.algo.lr or 0) > .01
@@ -327,7 +327,7 @@ def worth_of(evidence, obs, act):
 def against_values(evidence, tries=8):
     "The policy takes actions that its own values rank below those of chance"
     rows = evidence.greedy
-    own = worth_of(evidence, rows.obs, rows.act) if evidence.learner.updates >= 100 else None
+    own = worth_of(evidence, rows.obs, rows.act) if evidence.learner.updates >= 300 else None
     if own is None or outweighed(evidence): return None
     space = copy.deepcopy(evidence.spec.action_space)
     space.seed(0)
