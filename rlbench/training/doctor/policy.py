@@ -28,7 +28,8 @@ from ..meanings import MEANINGS
 @torch.no_grad()
 def action_shares(evidence, obs):
     "(n, A) probabilities of actions; None where there are none, or one action alone, or where they are not learned"
-    if hasattr(evidence.algo, "policy"): return None      # it is given, and valued
+    if hasattr(evidence.algo, "policy"):
+        return None                                       # it is given, and valued
     probs = evidence.algo.probs(evidence.learner.nets, to_tensors(obs, evidence.learner.device))
     return None if probs is None or probs.shape[-1] < 2 else as_numpy(probs).astype(float)
 

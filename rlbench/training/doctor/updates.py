@@ -278,6 +278,13 @@ def tremor_of(found):
     by_batch = hasattr(found.learner.algo, "norm_share")  # where weights move, what is usual moves, and all values
     return 2e-3 * float(target.abs().mean()) + (.15 * float(target.std()) if by_batch else 0.)
 
+def bearable_growth(evidence, table):
+    "How many times as large errors may be after steps that are right"
+    if table:
+        return 1.01                                       # it has no neighbours that a step could disturb
+    begins = evidence.learner.updates < 100               # steps are large then, beside estimates of next to nothing
+    return 2. if begins else 1.1
+
 def told_push(evidence):
     "What steps did that they are not for, in words; nothing where all is well"
     found = evidence.rehearsal
@@ -288,12 +295,10 @@ def told_push(evidence):
         return apart or pushed_values(found)
     table = evidence.algo.in_numbers or bool(evidence.algo.update)
     errors = mean_errors(found.before, found.after) or [0., 0.]
-    begins = evidence.learner.updates < 100               # steps are large then, beside estimates that are next to nothing
-    bearable = 1.01 if table else 2. if begins else 1.1   # a table has no neighbours that a step could disturb
     tremor = 0 if table else tremor_of(found)
     at_once = table and "queue" not in found.nets         # what waits in a queue is put off, and not forgotten
     still = at_once and errors[0] > 1e-6 and errors[1] > .999 * errors[0] and (found.learner.algo.lr or 0) > .01
-    if errors[1] > bearable * errors[0] + tremor + 1e-6 or still:
+    if errors[1] > bearable_growth(evidence, table) * errors[0] + tremor + 1e-6 or still:
         return f"30 steps on one minibatch made its mean error {errors[1]:.3g}, from {errors[0]:.3g}"
     return pushed_values(found) or pushed_temperature(found)
 
