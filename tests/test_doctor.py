@@ -552,6 +552,7 @@ EARLY = dict(
     soft=("MountainCarContinuous-v0", "crossq", 300, dict(critic_hidden=[64, 64], hidden=[64, 64], batch_size=64)),
     delayed=("MountainCarContinuous-v0", "crossq", 700, dict(critic_hidden=[64, 64], hidden=[64, 64], batch_size=64)),
     given=("CartPole-v1", "linear_td", 300, {}),
+    undecided=("Acrobot-v1", "sac", 1000, {}),
 )
 
 

@@ -21,7 +21,7 @@ from ...policies.networks import Perceptron
 from ..actor import to_tensors
 from .evidence import episodes_of, last_returns, no_better
 from .findings import Finding, all_steps, scaled_rewards
-from .learning import back_to_default, default_of
+from .learning import back_to_default, default_of, price_of_entropy
 from ..meanings import MEANINGS
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #ab1aa22c
@@ -68,6 +68,8 @@ def same_everywhere(evidence):
     if probs is None or evidence.learner.updates < 50 or len(probs) < 50 or table_of_states(evidence):
         return None
     if probs.std(0).max() > 5e-3 or not no_better(evidence): return None
+    if price_of_entropy(evidence) > .5 * np.abs(evidence.exploring.rew).mean():
+        return None                                       # being undecided is paid as well as anything else, so far
     return Finding(
         "same_everywhere", f"over {len(probs):,} states the probabilities of the actions differ by at most "
         f"{probs.std(0).max():.1g}",
