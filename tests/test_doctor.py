@@ -553,6 +553,8 @@ EARLY = dict(
     delayed=("MountainCarContinuous-v0", "crossq", 700, dict(critic_hidden=[64, 64], hidden=[64, 64], batch_size=64)),
     given=("CartPole-v1", "linear_td", 300, {}),
     undecided=("Acrobot-v1", "sac", 1000, {}),
+    stream=("CartPole-v1", "stream_q", 1000, {}),
+    rate=("FrozenLake-v1", "stream_ac", 300, {}),
 )
 
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['HARDLY_BEGUN', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 'only_fines', 'fines_alone', 'advice_for_same',
            'same_reward', 'rare_reward', 'large_rewards', 'small_rewards', 'pile_at', 'freely_paid', 'clipped_reward',
-           'ages', 'shown_by', 'acts_shown', 'idle_actions', 'shows_time', 'limit_as_end', 'end_as_limit',
+           'is_table', 'ages', 'shown_by', 'acts_shown', 'idle_actions', 'shows_time', 'limit_as_end', 'end_as_limit',
            'pays_for_ending', 'farmed_reward']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
@@ -244,6 +244,11 @@ def numbers_seen(evidence):
 def told_dims(name, dims):
     "Dimensions of a part of the observation, in words"
     return f"{name} " * bool(name) + ", ".join(map(str, dims))
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #2071e810
+def is_table(algo):
+    "Whether each value stands in a cell of its own, or in some, and no network hands it to others"
+    return bool(algo.update) and not hasattr(algo, "body")
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #a0008c71
 def episode_numbers(rows):

@@ -22,7 +22,7 @@ from ...algos.streaming import RewardScale
 from ...core.batch import Batch, as_numpy
 from ...core.schedules import Schedule
 from .evidence import beliefs, episodes_of, known_returns, no_better
-from .findings import Finding, all_rows, reward_unit, reward_worth
+from .findings import Finding, all_rows, is_table, reward_unit, reward_worth
 from .sight import each_by_itself
 from ..meanings import MEANINGS
 
@@ -153,7 +153,7 @@ def last_alone(evidence):
     "A table takes over each outcome whole, and outcomes differ"
     rate = getattr(evidence.algo, "lr", None)
     numbered = isinstance(evidence.spec.observation_space, gym.spaces.Discrete)
-    if not evidence.algo.update or not numbered or not isinstance(rate, (int, float)) or rate < .9:
+    if not is_table(evidence.algo) or not numbered or not isinstance(rate, (int, float)) or rate < .9:
         return None
     share = outcomes_differ(evidence.chance)
     if share < .2: return None
@@ -267,6 +267,8 @@ def over_estimation(evidence):
     values = beliefs(evidence.learner.actor, rows.obs)
     if values is None or len(which) < max(20, len(rows.rew) / 2):
         return None                                       # those that were cut may have been the better ones
+    if evidence.algo.update and evidence.learner.updates < 2000:
+        return None                                       # row by row, so few are a beginning
     believed = values[which].mean()
     spread = ret.std() + .1 * np.abs(ret).mean()
     largest = max(np.abs(one.rew).max() for one in (evidence.exploring, evidence.greedy, evidence.chance))

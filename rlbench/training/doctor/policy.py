@@ -20,7 +20,7 @@ from ...policies.exploration import Exploring
 from ...policies.networks import Perceptron
 from ..actor import to_tensors
 from .evidence import episodes_of, last_returns, no_better
-from .findings import Finding, all_steps, scaled_rewards
+from .findings import Finding, all_steps, is_table, scaled_rewards
 from .learning import back_to_default, default_of, price_of_entropy
 from ..meanings import MEANINGS
 
@@ -58,7 +58,7 @@ def settled_early(evidence):
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #7a7bac01
 def table_of_states(evidence):
     "Whether values stand in a table of states that have numbers: it cannot take one for another"
-    return bool(evidence.algo.update) and isinstance(evidence.spec.observation_space, gym.spaces.Discrete)
+    return is_table(evidence.algo) and isinstance(evidence.spec.observation_space, gym.spaces.Discrete)
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #062f7743
 def same_everywhere(evidence):

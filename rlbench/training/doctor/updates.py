@@ -18,7 +18,7 @@ from ...core.batch import as_numpy
 from ...core.spaces import as_columns
 from ..actor import to_tensors
 from .evidence import as_good_as_luck
-from .findings import Finding, reward_worth
+from .findings import Finding, is_table, reward_worth
 from .learning import back_to_default, price_of_entropy, strange_rate
 from .policy import bearable_entropy
 from .rows import correlation, stored
@@ -293,7 +293,7 @@ def told_push(evidence):
         won = as_good_as_luck(evidence)
         apart = "" if won else pushed_apart(as_numpy(moved).ravel(), as_numpy(advantages_of(found)).ravel())
         return apart or pushed_values(found)
-    table = evidence.algo.in_numbers or bool(evidence.algo.update)
+    table = is_table(evidence.algo)
     errors = mean_errors(found.before, found.after) or [0., 0.]
     tremor = 0 if table else tremor_of(found)
     at_once = table and "queue" not in found.nets         # what waits in a queue is put off, and not forgotten
