@@ -160,7 +160,7 @@ WHY_NOT = [                                        # a candidate may be worth mo
     "* by one seed alone: those of impala, sac, tqc, ppo_kl, prioritised_sweeping, and stream_q's intentional steps;",
     "  seed for seed they are ahead by less than two seeds of the same settings differ, and impala's long stretches",
     "  end far below chance on LunarLander, which counts as 0;",
-    "* half as much time again: iqn's *many*;",
+    "* half as much time again: iqn's *many*, td3's *eager*; twice as much: td3's and tqc's *twice*;",
     "* *settling*: its step size ends where these runs end, which no default can know;",
     "* iql's and double_q's *slow*, double_q's *optimistic*: ahead by less than two seeds of the same settings differ.",
 ]
