@@ -80,9 +80,8 @@ class UnitView(View):
         self.limits = None
 
     def note(self, trainer, event):
-        updates = trainer.learners[self.who].updates
-        if event.who == self.who and updates >= self.story.due:
-            self.story.note(updates, self.unit(trainer))
+        if event.who == self.who and trainer.updates >= self.story.due:
+            self.story.note(trainer.updates, self.unit(trainer))
 
     def unit(self, trainer):
         "What counts as 1 now, a tensor"
@@ -90,7 +89,7 @@ class UnitView(View):
 
     def draw(self, trainer, moving):
         now = float(self.unit(trainer))
-        rows = np.vstack([self.story.points, (trainer.learners[self.who].updates, now, now, now)])
+        rows = np.vstack([self.story.points, (trainer.updates, now, now, now)])
         self.limits = cover(self.limits, 0., rows[:, 3].max(), room=.25)
         sheet = Sheet()
         draw_story(sheet, (8, 8, 392, 228), "counts as 1:", rows, self.limits)

@@ -77,41 +77,43 @@ class Past:
         self.rows = []      # of its metrics
 
     def shared(self, trainer):
-        "Updates that a run has in common with the last one, all where it is that one; from now on it is the last"
-        rows = trainer.metrics.rows if len(trainer.actors) == 1 else []     # others count the updates of all
+        "Updates, of all, that a run has in common with the last one, which it is from now on; all where it was that one"
         before = self.rows
-        self.rows = rows
-        if rows is before: return np.inf
-        both = takewhile(lambda pair: pair[0] == pair[1], zip(rows, before))
+        self.rows = trainer.metrics.rows
+        if self.rows is before: return np.inf
+        both = takewhile(lambda pair: pair[0] == pair[1], zip(self.rows, before))
         return max((row["updates"] for row, _ in both), default=0)
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #1082565f
 class PartStories(dict):
-    "{name: Story} of a learner, and means from rows of metrics before, {name: [(updates, mean)]}"
+    "{name: Story} of one who learns, over updates of all; means from rows of metrics before, {name: [(updates, mean)]}"
 
-    def __init__(self, trainer):
+    def __init__(self, who):
         super().__init__()
+        self.who = who
         self.past = Past()
-        self.take(trainer)
 
-    def take(self, trainer):
+    def take(self, run):
         "Go on with a run: what it shares with the one before stays"
-        shared = self.past.shared(trainer)
-        if shared < np.inf: self.unread = shared, trainer.updates
+        shared = self.past.shared(run)
+        if shared < np.inf: self.unread = shared, run.updates
         for name, story in list(self.items()):
             story.forget(shared)
             if not len(story.points): del self[name]
         self.due = min((story.due for story in self.values()), default=0)   # the next update that is read by one
+        mark = "" if len(run.actors) == 1 else f"{self.who}/"
         self.before = {}
         for row in self.past.rows:
-            for name, x in row.items():
-                self.before.setdefault(name, []).append((row["updates"], x))
+            for name in row:
+                if not name.startswith(mark): continue
+                self.before.setdefault(name.removeprefix(mark), []).append((row["updates"], row[name]))
+        if run.learners[self.who].last is not None: self.note(run)
 
-    def note(self, learner):
+    def note(self, run):
         "An update was made"
-        at = learner.updates
+        at = run.updates
         if at < self.due: return
-        for name, part in named_now(learner):
+        for name, part in named_now(run.learners[self.who]):
             story = self.get(name)
             if story is None: story = self[name] = Story()
             if at >= story.due: story.note(at, part)
@@ -126,11 +128,12 @@ class PartStories(dict):
         return np.array(sorted(past + points.tolist())) if past else points
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #632f0f44
-def up_to_now(rows, name, learner): # (n, 4)
-    "The same, and behind it the last update of a learner, where that named it"
+def up_to_now(rows, name, run, who): # (n, 4)
+    "The same, and behind it the last update of one who learns, where that named it"
+    learner = run.learners[who]
     part = dict(named_now(learner)).get(name) if learner.last else None
-    if part is None or rows[-1, 0] == learner.updates: return rows
-    return np.vstack([rows, (learner.updates, *spread_of(part))])
+    if part is None or rows[-1, 0] == run.updates: return rows
+    return np.vstack([rows, (run.updates, *spread_of(part))])
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #6b5ce401
 def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pixels; (n, 4); (from, to)
@@ -203,7 +206,7 @@ class PartsHistory(View):
         super().__init__(trainer, who)
         self.menu = PartMenu(self.changed)
         self.widget = widgets.VBox([self.image, self.menu.widget])
-        self.stories = PartStories(trainer)
+        self.stories = PartStories(who)
         self.begin(trainer)
 
     @classmethod
@@ -213,12 +216,10 @@ class PartsHistory(View):
     def begin(self, trainer):
         self.stories.take(trainer)
         self.limits = {}
-        if trainer.learners[self.who].last is not None:
-            self.stories.note(trainer.learners[self.who])
 
     def note(self, trainer, event):
         if event.kind == "learn" and event.who == self.who:
-            self.stories.note(trainer.learners[self.who])
+            self.stories.note(trainer)
 
     def changed(self, change):
         "Another choice"
@@ -228,8 +229,8 @@ class PartsHistory(View):
         if not self.stories:
             return self.blank("no update yet", moving)
         if not moving: self.menu.offer(list(self.stories))
-        learner = trainer.learners[self.who]
-        told = {name: up_to_now(self.stories.told(name), name, learner) for name in self.menu.chosen(self.stories)}
+        names = self.menu.chosen(self.stories)
+        told = {name: up_to_now(self.stories.told(name), name, trainer, self.who) for name in names}
         sheet = Sheet()
         for i, (name, rows) in enumerate(told.items()):
             ends = float(np.nanmin(rows[:, 1])), float(np.nanmax(rows[:, 3]))
@@ -239,4 +240,4 @@ class PartsHistory(View):
         self.show(sheet, moving)
         now = ", ".join(f"{name} {rows[-1, 2]:.3g}" for name, rows in told.items())
         since = min(int(rows[0, 0]) for rows in told.values())
-        self.said = f"updates {since:,} to {learner.updates:,}: {now}"
+        self.said = f"updates {since:,} to {trainer.updates:,}: {now}"
