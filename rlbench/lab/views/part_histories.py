@@ -77,7 +77,7 @@ class Past:
         self.rows = []      # of its metrics
 
     def shared(self, trainer):
-        "Updates, of all, that a run has in common with the last one, which it is from now on; all where it was that one"
+        "Updates, of all, that a run shares with the last one, which it is from now on; inf where it was that one"
         before = self.rows
         self.rows = trainer.metrics.rows
         if self.rows is before: return np.inf
