@@ -86,7 +86,7 @@ def test_clean_drops_counts_and_widgets_and_keeps_the_picture(project):
     nb = json.loads(path.read_text())
     assert "widgets" not in nb["metadata"] and nb["cells"][1]["outputs"] == []
     assert nb["cells"][2]["execution_count"] is None
-    assert set(nb["cells"][2]["outputs"][0]["data"]) == {"image/png", "text/plain"}
+    assert set(nb["cells"][2]["outputs"][0]["data"]) == {"image/png"}
 
 
 def test_clean_drops_the_folders_of_one_machine(project):

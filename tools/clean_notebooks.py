@@ -67,6 +67,8 @@ def shrink_pictures(nb):
             if "image/png" not in data: continue
             data["image/png"] = with_few_colours("".join(data["image/png"]))
             data.pop("image/jpeg", None)
+            if "".join(data.get("text/plain", "")).startswith("<"):
+                del data["text/plain"]      # the name of its class
 
 
 def clean(text):

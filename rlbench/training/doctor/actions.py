@@ -193,12 +193,13 @@ def twin_actions(evidence):
     if not isinstance(space, gym.spaces.Discrete) or not 2 < space.n <= 8 or not sees_numbers(evidence):
         return None
     away = pairs_apart(evidence.chance)
-    twins = [pair for pair, errors in away.items() if errors < NONE]
-    if not twins or max(away.values()) < SURE: return None
+    strongest = max(away.values(), default=0.)
+    twins = [pair for pair, errors in away.items() if errors < NONE and strongest > 15 * max(errors, 2.)]
+    if not twins: return None
     one, other = twins[0]
     return Finding(
         "twin_actions", f"nothing that follows tells action {one} from action {other}; of the others the strongest "
-        f"difference is {max(away.values()):.0f} standard errors from none",
+        f"difference is {strongest:.0f} standard errors from none",
         "what one of them should do cannot be done",
         "is one of them not wired, or are two numbers mapped to the same; where both are meant, leave one out",
         weight=.7, changes={})

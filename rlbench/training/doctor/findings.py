@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['HARDLY_BEGUN', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 'only_fines', 'fines_alone', 'advice_for_same',
-           'same_reward', 'rare_reward', 'large_rewards', 'small_rewards', 'pile_at', 'freely_paid', 'clipped_reward',
-           'is_table', 'ages', 'shown_by', 'acts_shown', 'idle_actions', 'shows_time', 'limit_as_end', 'end_as_limit',
-           'pays_for_ending', 'farmed_reward']
+           'same_reward', 'rare_reward', 'large_rewards', 'small_rewards', 'is_table', 'ages', 'pile_at', 'freely_paid',
+           'stands_at_wall', 'clipped_reward', 'shown_by', 'acts_shown', 'idle_actions', 'shows_time', 'limit_as_end',
+           'end_as_limit', 'pays_for_ending', 'farmed_reward']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
 from dataclasses import dataclass, field
@@ -196,36 +196,6 @@ def small_rewards(evidence):
         weight=.7, changes=scaled_rewards(evidence),
         numbers={"reward": all_rows(evidence, "rew")})
 
-# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #70105013
-def pile_at(rew, end):
-    "Share of rewards that are at an end of their range; 0 where none lies close beside it, or where it is 0"
-    near = np.abs(rew - end) < .1 * np.ptp(rew)
-    if end == 0 or len(np.unique(rew[near])) < 6: return 0.
-    return float((rew == end).mean())
-
-def freely_paid(evidence):
-    "Rewards of chance for actions inside their box: those at a bound are one action, and may be paid alike"
-    rows = evidence.chance
-    space = evidence.spec.action_space
-    if not isinstance(space, gym.spaces.Box): return rows.rew
-    inside = (rows.act > space.low) & (rows.act < space.high)
-    return rows.rew[inside.reshape(len(inside), -1).all(1)]
-
-# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #812d531c
-def clipped_reward(evidence):
-    "Many rewards are the smallest or the largest there is, and others come close"
-    rew = freely_paid(evidence)
-    if not len(rew): return None
-    piles = {end: pile_at(rew, end) for end in (rew.min(), rew.max())}
-    end, share = max(piles.items(), key=itemgetter(1))
-    if share < .1: return None
-    return Finding(
-        "clipped_reward", f"{share:.0%} of the rewards of chance are {end:.4g}, and none lies beyond",
-        "what is cut off is not told apart: there is nothing to climb where it begins",
-        "is the reward clipped; divide it instead, or clip at a value that is hardly ever reached",
-        weight=.6, changes={},
-        numbers={"reward": rew})
-
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #c12fbc17
 def named_part(seen, name):
     "A part of an observation by its name; all of it, where it has no parts"
@@ -244,6 +214,16 @@ def numbers_seen(evidence):
 def told_dims(name, dims):
     "Dimensions of a part of the observation, in words"
     return f"{name} " * bool(name) + ", ".join(map(str, dims))
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #7f0410ef
+def is_varied(seen, kinds=20): # (n, D)
+    "(D,) whether a column has more different values than a switch has"
+    return np.array([len(np.unique(column)) > kinds for column in seen.T], bool)
+
+def at_walls(seen):
+    "(n,) whether a number is the smallest or the largest that it ever is, where it is so again and again"
+    ends = [(seen == end) & is_varied(seen) for end in (seen.min(0), seen.max(0))]
+    return np.any([at & (at.mean(0) > .02) for at in ends], axis=(0, 2))
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #2071e810
 def is_table(algo):
@@ -267,6 +247,43 @@ def ages(rows):
     "(n,) steps since the beginning of the episode"
     episode = episode_numbers(rows)
     return np.arange(len(episode)) - np.searchsorted(episode, episode)
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #70105013
+def pile_at(rew, end):
+    "Share of rewards that are at an end of their range; 0 where none lies close beside it, or where it is 0"
+    near = np.abs(rew - end) < .1 * np.ptp(rew)
+    if end == 0 or len(np.unique(rew[near])) < 6: return 0.
+    return float((rew == end).mean())
+
+def freely_paid(evidence):
+    "Rows of chance with actions inside their box: those at a bound are one action, and may be paid alike"
+    rows = evidence.chance
+    space = evidence.spec.action_space
+    if not isinstance(space, gym.spaces.Box): return rows
+    inside = (rows.act > space.low) & (rows.act < space.high)
+    return rows[inside.reshape(len(inside), -1).all(1)]
+
+def stands_at_wall(evidence, rows, end):
+    "Whether rewards at an end of their range are those of states at a wall"
+    pile = rows.rew == end
+    walls = [at_walls(named_part(rows.next_obs, name)) for name, _ in numbers_seen(evidence)]
+    return any(wall[pile].mean() > max(.5, 3 * wall[~pile].mean()) for wall in walls)
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #812d531c
+def clipped_reward(evidence):
+    "Many rewards are the smallest or the largest there is, and others come close"
+    rows = freely_paid(evidence)
+    rew = rows.rew
+    if not len(rew): return None
+    piles = {end: pile_at(rew, end) for end in (rew.min(), rew.max())}
+    end, share = max(piles.items(), key=itemgetter(1))
+    if share < .1 or stands_at_wall(evidence, rows, end): return None
+    return Finding(
+        "clipped_reward", f"{share:.0%} of the rewards of chance are {end:.4g}, and none lies beyond",
+        "what is cut off is not told apart: there is nothing to climb where it begins",
+        "is the reward clipped; divide it instead, or clip at a value that is hardly ever reached",
+        weight=.6, changes={},
+        numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #fce046c5
 def f_statistic(outcome, # (n,)

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['WHOSE_STEPS', 'SOON', 'MANY_STEPS', 'HIDDEN_CHECKS', 'not_a_number', 'frozen_observation', 'are_numbered',
            'between_twins', 'noisy_reward', 'hidden_time', 'ends_by_chance', 'hidden_state', 'paid_how', 'late_reward',
-           'reward_of_before', 'cut_soon', 'of_the_run', 'hasty_limit', 'changed_world', 'endless_lengths',
-           'earns_more', 'no_end', 'nothing_reached']
+           'reward_of_before', 'cut_soon', 'of_the_run', 'nothing_lasts', 'hasty_limit', 'changed_world',
+           'endless_lengths', 'earns_more', 'no_end', 'nothing_reached']
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #75c560b7
 import math
@@ -321,6 +321,15 @@ def of_the_run(evidence):
     return Batch(length=np.array([one.length for one in finished], np.int64),
                  term=np.array([one.term for one in finished], bool))
 
+# %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #7bf8038e
+def nothing_lasts(evidence):
+    "Whether what is seen next has nothing to do with what is seen and done now, so that nothing lies further away"
+    rows = evidence.chance
+    first = within_episodes(rows, 1) if has_neighbours(evidence) else []
+    if len(first) < 200: return False
+    known = np.column_stack([rows[name][first].reshape(len(first), -1) for name in ("obs", "act")]).astype(float)
+    return bool(foretold(known, rows.next_obs[first].astype(float)).min() > .9)
+
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #60e621c5
 def hasty_limit(evidence):
     "Most episodes are cut after a few steps, or all after some more and paid alike, or are over after one"
@@ -334,7 +343,7 @@ def hasty_limit(evidence):
     alike = not np.ptp(all_rows(evidence, "rew"))
     all_cut = alike and longest <= 100 and not episodes.term.any() and not np.ptp(length)
     at_once = longest <= 3 and alike and episodes.term.all()
-    if not (often or at_once or all_cut): return None
+    if not (often or at_once or all_cut) or nothing_lasts(evidence): return None
     step = usual or longest
     others = f"in the median, the longest had {longest} steps" if longest > step else "and none was longer"
     return Finding(
@@ -348,16 +357,18 @@ def hasty_limit(evidence):
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #c0b8dc7a
 def changed_world(evidence):
-    "The last episodes of the run all came to the same, and many come to more in a fresh environment"
+    "In a fresh environment nearly all episodes come to more than any of the last ones; many, where those are all alike"
     newest = [*evidence.trainer.env.episodes[evidence.who].finished][-20:]
-    if len(newest) < 20 or len({(one.ret, one.length) for one in newest}) > 1:
-        return None
-    fresh = seen_whole(evidence).ret
-    better = (fresh > newest[0].ret).mean() if len(fresh) >= 10 else 0.
-    if better < .3: return None
+    if len(newest) < 20: return None
+    alike = len({(one.ret, one.length) for one in newest}) == 1
+    fresh = (seen_whole(evidence) if alike else episodes_of(evidence.exploring)).ret
+    most = max(one.ret for one in newest)
+    least, share = (10, .3) if alike else (4, .9)
+    better = (fresh > most + 1e-4 * max(1, abs(most))).mean() if len(fresh) >= least else 0.
+    if better < share: return None
     return Finding(
-        "changed_world", f"each of the last {len(newest)} episodes of the run came to {newest[0].ret:.4g} in "
-        f"{newest[0].length} steps, and of {len(fresh)} in a fresh environment {better:.0%} came to more",
+        "changed_world", f"{'each' if alike else 'the best'} of the last {len(newest)} episodes of the run came to "
+        f"{most:.4g}, and of {len(fresh)} in a fresh environment {better:.0%} came to more",
         "the environment is not what it was when the run began, and nothing can be learned in it any more",
         "does a lesson, a clock or a wear go on from episode to episode; is all set back by reset that step changes",
         weight=.9, changes={},

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
-           'unscaled_observation', 'is_varied', 'stands_at_ends', 'ever_moves', 'clipped_observation', 'beyond_bounds',
-           'outside_space', 'copied_dims', 'copied_part', 'lasting', 'each_by_itself', 'foretells_pay',
-           'noisy_observation', 'shaky_observation', 'stuck_observation', 'ends_apart', 'paid_apart', 'looks_alike',
-           'aliased_state', 'same_start', 'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start',
+           'unscaled_observation', 'stands_at_ends', 'ever_moves', 'clipped_observation', 'beyond_bounds',
+           'outside_space', 'copied_dims', 'copied_part', 'lasting', 'each_by_itself', 'pays_to_see', 'foretells_pay',
+           'noisy_observation', 'shaky_observation', 'moves_nothing', 'stuck_observation', 'ends_apart', 'paid_apart',
+           'looks_alike', 'aliased_state', 'same_start', 'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start',
            'drifting_reward', 'goes_on', 'carried_over']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
@@ -15,11 +15,12 @@ from collections import Counter
 
 import gymnasium as gym
 import numpy as np
+import torch
 
 from ...core.spaces import parts_of
 from .evidence import no_better
-from .findings import Finding, acts_shown, all_rows, all_steps, idle_actions, named_part
-from .findings import ages, numbers_seen, seen_whole, told_dims, within_episodes
+from .findings import Finding, acts_shown, all_rows, all_steps, at_walls, idle_actions, is_varied
+from .findings import ages, named_part, numbers_seen, seen_whole, told_dims, within_episodes
 from .hidden import ends_by_chance, foretold, hidden_state
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #128f2def
@@ -135,10 +136,6 @@ def unscaled_observation(evidence):
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #df9194ca
-def is_varied(seen, kinds=20): # (n, D)
-    "(D,) whether a column has more different values than a switch has"
-    return np.array([len(np.unique(column)) > kinds for column in seen.T], bool)
-
 def stands_at_ends(seen):
     "(D,) share of the steps in which a number is the smallest or the largest that there is; 0 where that is well"
     low = (seen == seen.min(0)).mean(0)
@@ -245,9 +242,21 @@ def each_by_itself(evidence):
     found = [together for *_, together in lasting(evidence)]
     return evidence.algo.gamma == 0 and bool(found) and max(found) <= .15
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #7bb4b071
+def pays_to_see(evidence):
+    "Whether the policy is paid more in a step than its actions are to who takes them blindly, by 4 standard errors"
+    rows, chance = evidence.exploring, evidence.chance
+    if not isinstance(evidence.spec.action_space, gym.spaces.Discrete):
+        return False
+    paid = {act: chance.rew[chance.act == act] for act in np.unique(rows.act).tolist()}
+    if any(len(rew) < 20 for rew in paid.values()): return False
+    blind = np.mean([paid[act].mean() for act in rows.act.tolist()])
+    error = np.sqrt(rows.rew.var() / len(rows.rew) + max(rew.var() / len(rew) for rew in paid.values()))
+    return bool(rows.rew.mean() - blind > 4 * error)
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #17426b99
 def foretells_pay(evidence, name):
-    "Whether a part of what chance sees and its actions foretell rewards, and better than if others had been seen"
+    "Whether what chance sees and does foretells rewards, better than had others been seen; or the policy shows it"
     rows = evidence.chance
     if isinstance(rows.act, dict) or not np.ptp(rows.rew): return False
     act = acts_shown(rows.act)
@@ -255,7 +264,7 @@ def foretells_pay(evidence, name):
     others = np.random.default_rng(0).permutation(obs)
     rew = rows.rew[:, None].astype(float)
     here, there = (foretold(np.column_stack([seen, act]), rew)[0] for seen in (obs, others))
-    return bool(here < .9 * there)
+    return bool(here < .9 * there) or pays_to_see(evidence)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #71016afd
 def noisy_observation(evidence):
@@ -310,14 +319,25 @@ def shaky_observation(evidence):
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #f5982374
+def moves_nothing(act, alike): # (n, ...), (n,) whether an observation is that of the step before
+    "(n,) whether the action is one after which that is so nearly always, and after others it is not"
+    _, which = np.unique(act.reshape(len(act), -1), axis=0, return_inverse=True)
+    times = np.bincount(which.ravel())
+    share = np.bincount(which.ravel(), alike) / times
+    return ((share > .5) & (share > 3 * np.median(share)) & (times >= 20))[which.ravel()]
+
 def stuck_observation(evidence):
-    "Now and then an observation is that of the step before, to the last digit"
+    "Now and then an observation is that of the step before, to the last digit; by no action, and at no wall"
     rows = evidence.chance
     for name, _ in numbers_seen(evidence):
         obs, then = (named_part(one, name) for one in (rows.obs, rows.next_obs))
         alike = (obs == then).all(1)
         varied = is_varied(obs, 50).sum() >= max(2, obs.shape[1] / 2)
+        free = ~at_walls(obs)
+        if not isinstance(rows.act, dict):
+            free &= ~moves_nothing(rows.act, alike)
         if not varied or not .1 < alike.mean() < 1: continue
+        if free.sum() < 100 or alike[free].mean() < .1: continue
         return Finding(
             "stuck_observation", f"in {alike.mean():.0%} of the steps the observation is that of the step before",
             "whoever acts does not see what the last action did, and acts on what is past",
@@ -455,12 +475,21 @@ def torn_start(evidence):
     return None
 
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #774ed8f3
+def distances(here, there): # (n, D), (m, D)
+    "(n, m) distances"
+    return torch.cdist(*(torch.from_numpy(one).double() for one in (here, there))).numpy()
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #906cd75b
 def begins_there(first, # (n, D) observations with which episodes begin
                  seen): # (m, D)
-    "(m,) whether all numbers are among those with which episodes begin"
+    "(m,) whether all numbers are among those with which episodes begin, and a beginning is as near as others are"
     margin = .1 * np.ptp(first, axis=0) + 1e-6
-    return ((seen >= first.min(0) - margin) & (seen <= first.max(0) + margin)).all(1)
+    inside = ((seen >= first.min(0) - margin) & (seen <= first.max(0) + margin)).all(1)
+    some = first[:200] / (10 * margin)
+    apart = distances(some, some) + np.diag(np.full(len(some), np.inf))
+    near = distances(seen / (10 * margin), some).min(1)
+    return inside & (near <= 1.5 * np.quantile(apart.min(1), .9) + 1e-3)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #6dc0479b
 def back_at_the_start(begun, obs, then, over): # (n,) bool, two of (n, D), (n,) bool
@@ -472,7 +501,7 @@ def back_at_the_start(begun, obs, then, over): # (n,) bool, two of (n, D), (n,) 
 
 def leaps(obs, then, cut, over):
     "(m,) whether the step at which an episode is cut moves a number farther than any step on the way"
-    moved = np.abs(then.astype(float) - obs)
+    moved = np.abs(then.astype(float) - obs)[:, is_varied(obs)]           # a switch knows no farther
     return (moved[cut] > 1.2 * moved[~over].max(0, initial=0.)).any(1) if (~over).sum() >= 100 else np.zeros(0, bool)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #8aca9068
@@ -539,12 +568,14 @@ def drifting_reward(evidence):
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #99a05a2d
 def goes_on(rows, obs, next_obs): # of one part of what is seen
-    "(D,) share of the episodes in which a number had moved, and the next one begins with it where it was"
+    """(D,) share of the episodes in which a number had moved, and the next one begins with it where it was; 0 where
+    many others begin there too"""
     begun = np.flatnonzero(ages(rows) == 0)
     last = next_obs[begun[1:] - 1]
     moved = last != obs[begun[:-1]]
-    stayed = moved & (obs[begun[1:]] == last)
-    return np.where(moved.sum(0) >= 5, stayed.sum(0) / np.maximum(moved.sum(0), 1), 0.)
+    n = np.maximum(moved.sum(0), 1)
+    stayed, by_chance = ((moved & (first == last)).sum(0) / n for first in (obs[begun[1:]], obs[begun[:-1]][::-1]))
+    return np.where((moved.sum(0) >= 5) & (by_chance < .6), stayed, 0.)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #ab7f177d
 def carried_over(evidence):
