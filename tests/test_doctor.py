@@ -25,6 +25,7 @@ from rlbench.core.words import ConfigError
 from rlbench.lab.page.clinic import finding_html, thinned
 from rlbench.training.doctor.diagnosis import CHECKS, Diagnosis
 from rlbench.training.doctor.findings import Finding
+from rlbench.training.learner import NotFinite
 from rlbench.training.record import record
 from tests.cases import ONE_EACH
 
@@ -50,6 +51,26 @@ def test_every_algorithm_can_be_looked_at_and_stays_where_it_is(case):
     for finding in found:
         assert 0 <= finding.weight <= 1
         assert set(finding.changes) <= set(vars(run.learner.settings))
+    run.close()
+
+
+class BurstsLater(gym.RewardWrapper):
+    "After some steps of its life a reward is too large for a float to be squared"
+    left = 200
+
+    def reward(self, reward):
+        self.left -= 1
+        return float(reward) if self.left > 0 else 1e30
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_that_broke_off_is_looked_at():
+    run = Trainer(lambda: BurstsLater(gym.make("Pendulum-v1")), "sac", seed=0, learning_starts=50, lr=.3)
+    with pytest.raises(NotFinite):
+        run.run(1000)
+    found = run.diagnose(steps=300, seconds=2.)
+    assert "strange_rate" in found.names and not found.failed
+    assert "broken off" in repr(found) and "broken off" in found._repr_html_()
     run.close()
 
 

@@ -31,6 +31,7 @@ from .sight import SIGHT_CHECKS
 from .steady import STEADY_CHECKS
 from .tables import TABLE_CHECKS
 from .updates import UPDATE_CHECKS
+from ..rule import BrokenOff
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #b423f6b6
 @dataclass(frozen=True)
@@ -101,6 +102,9 @@ class Diagnosis(list):
         if cut:
             told.append(f"Time was up before all steps were recorded ({', '.join(cut)}), so less is seen: give more "
                         "seconds.")
+        if getattr(self.evidence, "broken_off", False):
+            told.append("The run was broken off in the middle of an event: what only a copy of it shows was not looked "
+                        "at.")
         if self.failed:
             told.append(f"Some checks could not look: {', '.join(self.failed)}.")
         return " ".join(told)
@@ -127,6 +131,8 @@ def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     failed = []
     for check in CHECKS:
         try: found.append(check(evidence))
+        except BrokenOff:
+            continue                                      # the warning says so
         except Exception as problem:
             failed.append(f"{check.__name__} ({problem!r})")
     return Diagnosis(evidence, filter(None, found), failed)

@@ -140,7 +140,8 @@ def rehearsed(trainer, who,
               steps,   # on its first minibatch
               seconds):# of work until it comes, at most
     "The next update of one behaviour -> Rehearsal; None where it has learned nothing yet, or none comes"
-    if trainer.learners[who].last is None or not trainer.collecting: return None
+    nothing_yet = trainer.learners[who].last is None
+    if nothing_yet or trainer.begun or not trainer.collecting: return None
     with contextlib.closing(trainer.fresh()) as twin:
         learner = twin.learners[who]
         start = copy.deepcopy(learner.nets)
@@ -170,6 +171,7 @@ class Examined:
     rehearsal: object = None        # Rehearsal
     others: dict = field(default_factory=dict)    # {seed: (n,) last returns} of runs that differ in the seed alone
     cut: tuple = () # which of the recordings have fewer steps than were asked for, because time was up
+    broken_off: bool = False        # the run stopped in the middle of an event, so there is no rehearsal
 
     @property
     def learner(self):
@@ -229,7 +231,7 @@ def examine(trainer,
     recordings = [rows for rows, _ in found.values()]
     cut = tuple(way for way, (_, was_cut) in found.items() if was_cut)
     rehearsal = rehearsed(trainer, who, steps=31, seconds=2 * seconds)
-    return Examined(trainer, who, *recordings, rehearsal, runs_like(trainer, who, seeds), cut)
+    return Examined(trainer, who, *recordings, rehearsal, runs_like(trainer, who, seeds), cut, bool(trainer.begun))
 
 # %% ../../../nbs/6_training/638_doctor/10_evidence.ipynb #16013512
 def mean_return(rows):

@@ -343,11 +343,12 @@ def stale_target(evidence):
     every = getattr(evidence.algo, "target_update_interval", None)
     tau = getattr(evidence.algo, "tau", None)
     updates = evidence.learner.updates
-    steps = evidence.trainer.steps
-    stale = every is not None and every > max(updates, steps) / 3 and updates > 100
-    slow = tau is not None and tau * updates < 1 and updates > 500
+    times = max(updates, evidence.trainer.steps) / every if every else updates
+    stale = every is not None and times < 3 and updates > 100
+    slow = tau is not None and tau * times < 1 and updates > 500
     if not (stale or slow): return None
-    seen = f"the target network is replaced every {every:,}" if stale else f"the target network follows by {tau:g}"
+    often = f" every {every:,}" if every else ""
+    seen = f"the target network {'is replaced' if tau in (None, 1) else f'follows by {tau:g}'}{often}"
     return Finding(
         "stale_target", f"{seen}, and there were {updates:,} updates",
         "values are learned from the guesses of a network that has learned next to nothing",

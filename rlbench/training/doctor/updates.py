@@ -86,8 +86,8 @@ def strange_chance(evidence):
     ratio = as_numpy(found.before.ratio).ravel()
     if np.median(np.abs(ratio - 1)) < .01: return None
     return Finding(
-        "strange_chance", f"by the policy that has just taken them, actions are {np.median(ratio):.2f} times as likely "
-        "as was stored, in the median",
+        "strange_chance", "by the policy that has just taken them, half of the actions are between "
+        f"{np.quantile(ratio, .25):.2f} and {np.quantile(ratio, .75):.2f} times as likely as was stored",
         "the probability that was stored is that of another action, or the action is not the one that was taken, so "
         "each update pushes the wrong way",
         "look at what act gives back: do action and logp belong together, is the action changed after that",
