@@ -1,10 +1,14 @@
 "Worlds of people's own: the doctor says nothing of those that are sound, however odd, and names what goes wrong later"
+import copy
+
 import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from rlbench import Trainer
+from rlbench.algos.dqn import DQN
+from rlbench.core.batch import Batch
 
 
 class Sound(gym.Env):
@@ -194,3 +198,170 @@ def test_a_world_that_turns_while_it_is_learned():
     found = run.diagnose()
     run.close()
     assert "changed_world" in found.names[:2]
+
+
+class Spiky(gym.ObservationWrapper):
+    "A sensor of four is read too early now and then"
+
+    def observation(self, obs):
+        obs = np.array(obs)
+        if self.np_random.random() < .03:
+            obs[self.np_random.integers(4)] = 1e6
+        return obs
+
+
+class TooFewBits(gym.ObservationWrapper):
+    "Numbers are kept in eight bits, and begin anew where these do not suffice"
+    observation_space = Box(0, 255, (4,), np.float32)
+
+    def observation(self, obs):
+        return (obs * 400).astype(np.int64).astype(np.uint8).astype(np.float32)
+
+
+class Gained(gym.ActionWrapper):
+    "An action is scaled once more"
+
+    def action(self, act):
+        return (act * 50).clip(-2, 2)
+
+
+class WholeNumbers(gym.ActionWrapper):
+    "An action is cut to a whole number"
+
+    def action(self, act):
+        return np.trunc(act / 2).astype(np.float32)
+
+
+class Walk(Sound):
+    "Nine places in a row; the last one is the goal"
+    observation_space = Box(0, 1, (1,), np.float32)
+    action_space = Discrete(3)
+    moves = -1, 1, 0
+
+    def begin(self):
+        self.place = int(self.np_random.integers(1, 6))
+
+    def step(self, act):
+        self.time += 1
+        self.place = int(np.clip(self.place + self.moves[int(act)], 0, 8))
+        there = self.place == 8
+        return self.seen(), self.pay(there), there, self.time == self.limit and not there, {}
+
+    def pay(self, there):
+        return float(there) - .01
+
+    def seen(self):
+        return np.array([self.place / 8], np.float32)
+
+
+class ScorePaid(Walk):
+    "What was paid so far is paid again in every step"
+
+    def begin(self):
+        super().begin()
+        self.score = 0.
+
+    def pay(self, there):
+        self.score += super().pay(there)
+        return self.score
+
+
+class StayingPays(Walk):
+    "Each step pays, so the goal is avoided"
+
+    def pay(self, there):
+        return there + .2
+
+
+class MaskedWrongly(Walk):
+    "The mask stands in another order than the actions: nobody ever goes right"
+    observation_space = gym.spaces.Dict(place=Walk.observation_space, action_mask=Box(0, 1, (3,), np.int8))
+
+    def seen(self):
+        return dict(place=super().seen(), action_mask=np.array([self.place > 0, False, True], np.int8))
+
+
+class OverAtOnce(Walk):
+    "Whether it goes on is told where its end should be"
+
+    def step(self, act):
+        obs, rew, end, cut, info = super().step(act)
+        return obs, rew, not end, False, info
+
+
+class Pit(Walk):
+    "Who goes left from the first place is never seen again"
+    limit = 2000
+
+    def step(self, act):
+        if self.place < 0:
+            self.time += 1
+            return self.seen(), 0., False, self.time == self.limit, {}
+        if self.place == 0 and act == 0: self.place = -5
+        return super().step(act) if self.place >= 0 else (self.seen(), 0., False, False, {})
+
+
+def over(wrapper, env):
+    "A world with something in between"
+    return lambda: wrapper(gym.make(env))
+
+
+ILL = {
+    "spikes": (over(Spiky, "CartPole-v1"), "ppo", 6000, "spiky_observation"),
+    "eight bits": (over(TooFewBits, "CartPole-v1"), "ppo", 6000, "wrapped_observation"),
+    "scaled once more": (over(Gained, "Pendulum-v1"), "ppo", 3000, "flat_actions"),
+    "whole numbers": (over(WholeNumbers, "Pendulum-v1"), "td3", 1200, "flat_actions"),
+    "a score is paid": (ScorePaid, "ppo", 3000, "paid_score"),
+    "staying pays": (StayingPays, "ppo", 20_000, "avoided_goal"),
+    "a mask in another order": (MaskedWrongly, "dqn", 3000, "never_allowed"),
+    "over at once": (OverAtOnce, "ppo", 3000, "hasty_limit"),
+    "a pit": (Pit, "dqn", 4000, "dead_end"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("world, algo, steps, name", ILL.values(), ids=ILL)
+def test_what_is_ill_is_named(world, algo, steps, name):
+    run = Trainer(world, algo, seed=0).run(steps)
+    found = run.diagnose()
+    run.close()
+    assert name in found.names[:2] and not found.failed
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("algo", ["ppo", "dqn"])
+def test_the_same_walk_in_order_is_not_blamed(algo):
+    run = Trainer(Walk, algo, seed=0).run(6000)
+    found = run.diagnose()
+    run.close()
+    assert not found
+
+
+class MixedUp(DQN):
+    "Its memory gives what followed to other rows"
+
+    def memory(self, spec):
+        made = super().memory(spec)
+        gather = made.gather
+
+        def mixed(index):
+            rows = gather(index)
+            return Batch(rows, next_obs=np.roll(rows.next_obs, 1, 0))
+
+        made.gather = mixed
+        return made
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rows_that_a_memory_gives_out_wrongly():
+    run = Trainer("CartPole-v1", MixedUp(), seed=0).run(3000)
+    assert "other_returns" in run.diagnose().names[:2]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_who_acts_is_left_behind():
+    run = Trainer("CartPole-v1", "ppo", seed=0).run(2048)
+    first = copy.deepcopy(run.actors["agent"].nets)
+    run.run(12_000)
+    run.actors["agent"].quick = first
+    assert "answers_otherwise" in run.diagnose().names[:2]

@@ -27,7 +27,7 @@ MOST_READ = 1000  # numbers of a tensor that are looked at
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #8229a4e8
 def spread_of(values): # a tensor, an array or a number
     "What a tenth lies below, the middle, and what a tenth lies above; of what is finite, nan where nothing is"
-    flat = as_numpy(values).ravel().astype(float)
+    flat = as_numpy(values).ravel()
     some = flat[::-(-len(flat) // MOST_READ) or 1]
     known = np.sort(some[np.isfinite(some)])
     if not len(known): return np.nan, np.nan, np.nan
@@ -41,7 +41,7 @@ class Story:
     wide = False    # more than one number each time
 
     def __init__(self):
-        self.points = np.empty((0, 4))      # updates, low, middle, high
+        self.rows = []      # (updates, low, middle, high)
         self.every = 1      # updates between two
         self.due = 0        # the next update that is read
 
@@ -49,17 +49,22 @@ class Story:
         "Read one update, if its turn has come"
         if at < self.due: return
         low, middle, high = spread_of(values)
-        self.points = np.vstack([self.points, (at, low, middle, high)])
+        self.rows.append((at, low, middle, high))
         self.wide |= high > low
-        if len(self.points) == self.most:
-            self.points = self.points[1::2]
+        if len(self.rows) == self.most:
+            self.rows = self.rows[1::2]
             self.every *= 2
         self.due = at + self.every
 
     def forget(self, after):
         "What was read after an update was never read"
-        self.points = self.points[self.points[:, 0] <= after]
-        self.due = self.points[-1, 0] + self.every if len(self.points) else 0
+        self.rows = [row for row in self.rows if row[0] <= after]
+        self.due = self.rows[-1][0] + self.every if self.rows else 0
+
+    @property
+    def points(self):
+        "(n, 4) updates, low, middle, high"
+        return np.array(self.rows)
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #637438e8
 def named_now(learner):
@@ -99,7 +104,7 @@ class PartStories(dict):
         if shared < np.inf: self.unread = shared, run.updates
         for name, story in list(self.items()):
             story.forget(shared)
-            if not len(story.points): del self[name]
+            if not story.rows: del self[name]
         self.due = min((story.due for story in self.values()), default=0)   # the next update that is read by one
         mark = "" if len(run.actors) == 1 else f"{self.who}/"
         self.before = {}

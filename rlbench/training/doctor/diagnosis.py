@@ -23,13 +23,15 @@ from .findings import TASK_CHECKS
 from .gradients import GRADIENT_CHECKS
 from .hidden import HIDDEN_CHECKS
 from .keeping import KEEPING_CHECKS
-from .learning import LEARNING_CHECKS
+from .leaps import LEAP_CHECKS
+from .learning import LEARNING_CHECKS, too_short
 from .policy import POLICY_CHECKS
 from .rows import ROW_CHECKS
 from .settings import SETTING_CHECKS
 from .sight import SIGHT_CHECKS
 from .steady import STEADY_CHECKS
 from .tables import TABLE_CHECKS
+from .trials import TRIAL_CHECKS
 from .updates import UPDATE_CHECKS
 from ..rule import BrokenOff
 
@@ -68,10 +70,11 @@ def both_runs(trainer, who, finding, steps, afresh):
 class Diagnosis(list):
     "Findings, the likeliest cause first"
 
-    def __init__(self, evidence, findings, failed=()):
+    def __init__(self, evidence, findings, failed=(), early=""):
         super().__init__(sorted(findings, key=lambda one: -one.weight))
         self.evidence = evidence
         self.failed = failed    # checks that could not look, and why
+        self.early = early      # why it may be too early to judge
 
     @property
     def names(self):
@@ -107,7 +110,7 @@ class Diagnosis(list):
                         "at.")
         if self.failed:
             told.append(f"Some checks could not look: {', '.join(self.failed)}.")
-        return " ".join(told)
+        return " ".join([*told, self.early]).strip()
 
     def __repr__(self):
         told = [f"{i}. {one.name}: {one}" for i, one in enumerate(self)]
@@ -119,10 +122,9 @@ class Diagnosis(list):
         return self.table()._repr_html_() + f"<p>{self.warning}</p>" * bool(self.warning)
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #bea0fdf3
-CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *STEADY_CHECKS, *HIDDEN_CHECKS,
+CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *TRIAL_CHECKS, *STEADY_CHECKS, *LEAP_CHECKS, *HIDDEN_CHECKS,
           *SETTING_CHECKS, *LEARNING_CHECKS, *POLICY_CHECKS, *ROW_CHECKS, *UPDATE_CHECKS, *AGAIN_CHECKS,
-          *GRADIENT_CHECKS, *KEEPING_CHECKS, *TABLE_CHECKS, *DENSITY_CHECKS,
-          *DERIVED_CHECKS]
+          *GRADIENT_CHECKS, *KEEPING_CHECKS, *TABLE_CHECKS, *DENSITY_CHECKS, *DERIVED_CHECKS]
 
 def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"
@@ -135,4 +137,4 @@ def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
             continue                                      # the warning says so
         except Exception as problem:
             failed.append(f"{check.__name__} ({problem!r})")
-    return Diagnosis(evidence, filter(None, found), failed)
+    return Diagnosis(evidence, filter(None, found), failed, too_short(evidence))

@@ -6,7 +6,7 @@
 __all__ = ['HARDLY_BEGUN', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 'only_fines', 'fines_alone', 'advice_for_same',
            'same_reward', 'rare_reward', 'large_rewards', 'small_rewards', 'is_table', 'ages', 'pile_at', 'freely_paid',
            'stands_at_wall', 'clipped_reward', 'shown_by', 'acts_shown', 'idle_actions', 'shows_time', 'limit_as_end',
-           'end_as_limit', 'pays_for_ending', 'farmed_reward']
+           'end_as_limit', 'pays_for_ending', 'farmed_reward', 'avoided_goal']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
 from dataclasses import dataclass, field
@@ -201,12 +201,15 @@ def named_part(seen, name):
     "A part of an observation by its name; all of it, where it has no parts"
     return seen[name] if name else seen
 
-def numbers_seen(evidence):
-    "(name, (n, D) numbers) of each part of the observations that is a vector"
+def vector_names(evidence):
+    "Names of the parts of the observations that are vectors of numbers"
     parts = parts_of(evidence.spec.observation_space) or {"": evidence.spec.observation_space}
-    for name, space in parts.items():
-        if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or space.dtype.kind != "f":
-            continue
+    return [name for name, space in parts.items()
+            if isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.dtype.kind == "f"]
+
+def numbers_seen(evidence):
+    "(name, (n, D) numbers) of each of them"
+    for name in vector_names(evidence):
         of = [named_part(rows.obs, name) for rows in all_steps(evidence)]
         yield name, np.concatenate(of)
 
@@ -457,19 +460,26 @@ def pays_for_ending(evidence):
         weight=.5, changes={},
         numbers={"steps, greedy": own.length, "steps, chance": chance.length})
 
-# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #6a41c76d
-def farmed_reward(evidence):
-    "Episodes that are cut come to more than those that end where most is paid"
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #da060b1a
+def arrived_and_cut(evidence):
+    "[(returns of episodes that ended where most is paid, of those that were cut)] of each recording; or nothing"
     best = all_rows(evidence, "rew").max()
-    arrived = np.array([])
-    cut = np.array([])
+    found = []
     for rows in all_steps(evidence):
         episodes = episodes_of(rows)
         most = rows.rew == best
         if (most & ~rows.term).sum() > .1 * most.sum():
-            return None                                   # it is no goal that is paid so
-        arrived = np.append(arrived, episodes.ret[most[ending_rows(rows)] & episodes.term])
-        cut = np.append(cut, episodes.ret[~episodes.term])
+            return []                                     # it is no goal that is paid so
+        found.append((episodes.ret[most[ending_rows(rows)] & episodes.term], episodes.ret[~episodes.term]))
+    return found
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #6a41c76d
+def farmed_reward(evidence):
+    "Episodes that are cut come to more than those that end where most is paid"
+    best = all_rows(evidence, "rew").max()
+    found = arrived_and_cut(evidence)
+    if not found: return None
+    arrived, cut = (np.concatenate(returns) for returns in zip(*found))
     if len(arrived) < 3: return None
     better = cut[cut > arrived.max()]
     if len(better) < 3: return None
@@ -483,6 +493,27 @@ def farmed_reward(evidence):
         weight=.8, changes={},
         numbers={"return, arrived": arrived, "return, cut": better})
 
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #cf81e076
+def avoided_goal(evidence):
+    "Chance ends episodes where most is paid; who has learned does not, and gets more"
+    found = arrived_and_cut(evidence)
+    if not found: return None
+    *own, (lucky, _) = found
+    stayed = np.concatenate([cut for _, cut in own])
+    arrived = sum(len(goal) for goal, _ in own)
+    if len(lucky) < 3 or len(stayed) < 3 or arrived > len(stayed) / 10 or stayed.mean() <= lucky.mean():
+        return None
+    best = all_rows(evidence, "rew").max()
+    return Finding(
+        "avoided_goal", f"chance ended {len(lucky)} episodes with the largest reward, {best:.4g}, and got "
+        f"{lucky.mean():.4g} in the mean; {len(stayed)} of {len(stayed) + arrived} episodes of the policy went on "
+        f"until they were cut, and came to {stayed.mean():.4g}",
+        "going on pays more than arriving, so the policy has learned not to arrive",
+        "let arriving pay more than all steps that are left: pay less for each step, or charge less for moving; pay "
+        "for the difference of a potential (Ng et al., 1999) where progress is paid",
+        weight=.8, changes={},
+        numbers={"return, arrived by chance": lucky, "return, of the policy": stayed})
+
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #e1130c01
 TASK_CHECKS = [same_reward, rare_reward, large_rewards, small_rewards, clipped_reward, idle_actions, limit_as_end,
-               end_as_limit, pays_for_ending, farmed_reward]
+               end_as_limit, pays_for_ending, farmed_reward, avoided_goal]

@@ -19,6 +19,10 @@ from .findings import Finding, all_steps
 from .hidden import by_neighbours, foretold
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #2c81b84b
+def as_held(memory, index):
+    "Rows by number as they lie in a memory: not by its own way of giving them out, which is in question"
+    return memory.gather(index) | each(lambda column: column[index], memory.places)
+
 def stored(rehearsal):
     "The rows of the memory that data were made of, as tensors; None where these are no single rows"
     data = rehearsal.data
@@ -27,7 +31,7 @@ def stored(rehearsal):
     if not single or rehearsal.learner.algo.imitates:
         return None                                       # who imitates is paid by a judge
     index = as_numpy(data.index)
-    return to_tensors(memory.gather(index) | Batch(index=index), rehearsal.learner.device)
+    return to_tensors(as_held(memory, index) | Batch(index=index), rehearsal.learner.device)
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #19643ccb
 def share_apart(x, y):
@@ -69,21 +73,23 @@ def other_rows(evidence):
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #3785efc8
 def returns_again(evidence):
-    "Rewards of n steps, discount of what follows, what followed: from the memory; None where an update uses none"
+    "What was seen, rewards of n steps, discount of what follows, what followed; None where an update uses none"
     found = evidence.rehearsal
     columns = {"ret", "disc", "index", "next_obs"}
     if not found or not columns <= found.data.keys() or found.data.index.ndim != 1:
         return None
     memory = found.learner.memory
     rows, alive = memory.ahead(as_numpy(found.data.index), getattr(evidence.algo, "n_step", 1))
-    steps = to_tensors(memory.gather(rows), found.learner.device)
+    steps = to_tensors(as_held(memory, rows), found.learner.device)
     alive = to_tensors(alive, found.learner.device)
     ret, disc, last = n_step(steps.rew, steps.term.bool(), alive, evidence.algo.gamma)
     here = torch.arange(len(last))
-    return Batch(ret=ret, disc=disc, next_obs=each(lambda column: column[last, here], steps.next_obs))
+    after = each(lambda column: column[last, here], steps.next_obs)
+    return Batch(obs=each(lambda column: column[0], steps.obs), ret=ret, disc=disc, next_obs=after)
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #7bbd31c3
 RETURN_SLIPS = dict(
+    obs="states are put down to other rows",
     ret="rewards are left out, counted twice, or are those of other steps",
     disc="what follows counts too much, too little, after an end, or not at all",
     next_obs="what follows is valued by another observation than the one that followed",
