@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FALLEN_BACK', 'POLICY_CHECKS', 'settled_early', 'same_everywhere', 'kept_random', 'dead_units', 'too_far',
-           'clipped_away', 'no_exploration', 'only_exploration', 'acts_otherwise', 'answers_otherwise', 'tries_nothing',
-           'empty_memory', 'share_at_bounds', 'at_bounds', 'greedy_is_worse', 'seed_spread']
+           'clipped_away', 'no_exploration', 'only_exploration', 'acts_otherwise', 'answers_otherwise', 'same_noise',
+           'tries_nothing', 'empty_memory', 'share_at_bounds', 'at_bounds', 'greedy_is_worse', 'seed_spread']
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #6105d3f6
 import math
@@ -306,6 +306,24 @@ def answers_otherwise(evidence):
         "same normalisation",
         weight=.93, changes={})
 
+# %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #835c71d7
+def same_noise(evidence):
+    "The same chance is drawn in every step"
+    rows = evidence.exploring
+    algo = evidence.algo
+    kept = getattr(algo, "noisy", False) or getattr(algo, "distribution", "") == "gsde"      # for some steps, by design
+    if kept or isinstance(rows.act, dict) or len(rows.rew) < 50: return None
+    actor = evidence.learner.actor.twin(np.random.default_rng(0))
+    first, again, calm = (actor.act(rows.obs, greedy)[0] for greedy in (False, False, True))
+    if actor.carry is not None or not np.array_equal(first, again) or np.array_equal(first, calm):
+        return None
+    return Finding(
+        "same_noise", f"asked twice in {len(first):,} states, the run draws the same actions, and they are not those "
+        "without noise",
+        "in a state one action is tried again and again, so what looks random explores nothing",
+        "is a generator of random numbers made or seeded anew in every step; make it once, at the start",
+        weight=.95, changes={})
+
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #d683761f
 @torch.no_grad()
 def tries_nothing(evidence):
@@ -409,5 +427,5 @@ def seed_spread(evidence):
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #b202e77d
 POLICY_CHECKS = [settled_early, same_everywhere, kept_random, dead_units, too_far, clipped_away, no_exploration,
-                 only_exploration, acts_otherwise, answers_otherwise, tries_nothing, empty_memory, at_bounds,
-                 greedy_is_worse, seed_spread]
+                 only_exploration, acts_otherwise, answers_otherwise, same_noise, tries_nothing, empty_memory,
+                 at_bounds, greedy_is_worse, seed_spread]

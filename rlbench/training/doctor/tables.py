@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['TABLE_CHECKS', 'Correction', 'corrections_of', 'one_step_table', 'worth_next', 'errors_of_correction',
            'wrong_corrections', 'other_correction', 'visits_of', 'traces_again', 'other_traces', 'inner_table',
-           'impossible_steps', 'other_world']
+           'impossible_steps', 'other_world', 'shared_rows']
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #d54c18be
 import contextlib
@@ -23,7 +23,7 @@ from ...envs.tabular import Tabular, tabulate
 from ...policies.tables import Table
 from .again import pay_anything
 from .evidence import Patience
-from .findings import Finding
+from .findings import Finding, all_steps
 from ..learner import NotFinite
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #acaba3a0
@@ -194,5 +194,20 @@ def other_world(evidence):
         "look at wrappers and at step: are actions replaced or renumbered, are states shuffled or shown late",
         weight=.9, changes={})
 
+# %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #1b963072
+def shared_rows(evidence):
+    "States that have numbers share rows of a table"
+    tables = [part for part in evidence.learner.nets.modules() if isinstance(part, Table)]
+    if not tables or not isinstance(evidence.spec.observation_space, gym.spaces.Discrete):
+        return None
+    seen = np.unique(np.concatenate([rows.obs for rows in all_steps(evidence)]))
+    rows = min((np.unique(table.row(seen)) for table in tables), key=len)
+    if len(rows) == len(seen): return None
+    return Finding(
+        "shared_rows", f"{len(seen)} states that were seen have {len(rows)} rows of a table",
+        "what is learned in one state is said of others as well",
+        "look at how observations are turned into numbers of rows: one row for each",
+        weight=.98, changes={})
+
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #e5b6355d
-TABLE_CHECKS = [other_correction, other_traces, other_world]
+TABLE_CHECKS = [other_correction, other_traces, other_world, shared_rows]

@@ -79,13 +79,14 @@ def strange_advantage(evidence):
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #ad4f455e
 def lopsided_advantage(evidence):
-    "Advantages have both signs, and in the loss one"
+    "Advantages have both signs, and in the loss one; or they are brought into 0 to 1"
     found = evidence.rehearsal
     made, told = (part.get("adv") for part in (found.data, found.before)) if found else (None, None)
     if made is None or told is None or told.ndim != 1 or len(told) < 20:
         return None
-    if not made.min() < 0 < made.max() or told.min() < 0 < told.max():
-        return None
+    turned = made.min() < 0 < made.max() and not told.min() < 0 < told.max()
+    from_0_to_1 = abs(float(told.min())) < 1e-5 and abs(float(told.max()) - 1) < 1e-5
+    if not turned and not from_0_to_1: return None
     how = "likelier" if told.max() > 0 else "rarer"
     return Finding(
         "lopsided_advantage", f"advantages reach from {made.min():.3g} to {made.max():.3g}, and in the loss from "
