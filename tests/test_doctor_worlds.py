@@ -312,7 +312,7 @@ ILL = {
     "scaled once more": (over(Gained, "Pendulum-v1"), "ppo", 3000, "flat_actions"),
     "whole numbers": (over(WholeNumbers, "Pendulum-v1"), "td3", 1200, "flat_actions"),
     "a score is paid": (ScorePaid, "ppo", 3000, "paid_score"),
-    "staying pays": (StayingPays, "ppo", 20_000, "avoided_goal"),
+    "staying pays": (StayingPays, "ppo", 20_000, "farmed_reward"),
     "a mask in another order": (MaskedWrongly, "dqn", 3000, "never_allowed"),
     "over at once": (OverAtOnce, "ppo", 3000, "hasty_limit"),
     "a pit": (Pit, "dqn", 4000, "dead_end"),

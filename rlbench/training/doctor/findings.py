@@ -6,7 +6,7 @@
 __all__ = ['HARDLY_BEGUN', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 'only_fines', 'fines_alone', 'advice_for_same',
            'same_reward', 'rare_reward', 'large_rewards', 'small_rewards', 'is_table', 'ages', 'pile_at', 'freely_paid',
            'stands_at_wall', 'clipped_reward', 'shown_by', 'acts_shown', 'idle_actions', 'shows_time', 'limit_as_end',
-           'end_as_limit', 'pays_for_ending', 'farmed_reward', 'avoided_goal']
+           'end_as_limit', 'pays_for_ending', 'farmed_reward']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
 from dataclasses import dataclass, field
@@ -475,45 +475,25 @@ def arrived_and_cut(evidence):
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #6a41c76d
 def farmed_reward(evidence):
-    "Episodes that are cut come to more than those that end where most is paid"
+    "Episodes that are cut come to more than those that end where most is paid, or than three of four of them"
     best = all_rows(evidence, "rew").max()
     found = arrived_and_cut(evidence)
     if not found: return None
     arrived, cut = (np.concatenate(returns) for returns in zip(*found))
     if len(arrived) < 3: return None
-    better = cut[cut > arrived.max()]
-    if len(better) < 3: return None
+    usual = np.quantile(arrived, .75)
+    better = cut[cut > usual]
+    if len(better) < 10 and (cut > arrived.max()).sum() < 3: return None
     return Finding(
-        "farmed_reward", f"{len(arrived)} episodes ended with the largest reward, {best:.4g}, and came to "
-        f"{arrived.max():.4g} at most; {len(better)} that went on until they were cut came to "
+        "farmed_reward", f"{len(arrived)} episodes ended with the largest reward, {best:.4g}, three of "
+        f"four came to {usual:.4g} at most; {len(better)} that went on until they were cut came to "
         f"{np.median(better):.4g} in the median",
         "where going on pays more than arriving, the best that can be done is never to arrive",
-        "is something on the way paid again and again; pay for the difference of a potential instead (Ng et al., "
-        "1999), which comes to nothing where one goes to and fro",
+        "let arriving pay more than all steps that are left, or charge less for moving; where something on the way is "
+        "paid again and again, pay for the difference of a potential instead (Ng et al., 1999)",
         weight=.8, changes={},
         numbers={"return, arrived": arrived, "return, cut": better})
 
-# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #cf81e076
-def avoided_goal(evidence):
-    "Chance ends episodes where most is paid; who has learned does not, and gets more"
-    found = arrived_and_cut(evidence)
-    if not found: return None
-    *own, (lucky, _) = found
-    stayed = np.concatenate([cut for _, cut in own])
-    arrived = sum(len(goal) for goal, _ in own)
-    if len(lucky) < 3 or len(stayed) < 3 or arrived > len(stayed) / 10 or stayed.mean() <= lucky.mean():
-        return None
-    best = all_rows(evidence, "rew").max()
-    return Finding(
-        "avoided_goal", f"chance ended {len(lucky)} episodes with the largest reward, {best:.4g}, and got "
-        f"{lucky.mean():.4g} in the mean; {len(stayed)} of {len(stayed) + arrived} episodes of the policy went on "
-        f"until they were cut, and came to {stayed.mean():.4g}",
-        "going on pays more than arriving, so the policy has learned not to arrive",
-        "let arriving pay more than all steps that are left: pay less for each step, or charge less for moving; pay "
-        "for the difference of a potential (Ng et al., 1999) where progress is paid",
-        weight=.8, changes={},
-        numbers={"return, arrived by chance": lucky, "return, of the policy": stayed})
-
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #e1130c01
 TASK_CHECKS = [same_reward, rare_reward, large_rewards, small_rewards, clipped_reward, idle_actions, limit_as_end,
-               end_as_limit, pays_for_ending, farmed_reward, avoided_goal]
+               end_as_limit, pays_for_ending, farmed_reward]
