@@ -8,6 +8,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from rlbench import Trainer
 from rlbench.algos.dqn import DQN
+from rlbench.algos.td import of_action
 from rlbench.core.batch import Batch
 
 
@@ -371,3 +372,40 @@ def test_who_acts_is_left_behind():
     run.run(12_000)
     run.actors["agent"].quick = first
     assert "answers_otherwise" in run.diagnose().names[:2]
+
+
+class OwnLoss(DQN):
+    "Names nothing but its loss, as one writes it for oneself"
+
+    def losses(self, nets, rows):
+        yield "all", (of_action(nets.q(rows.obs), rows.act) - self.own_target(nets, rows)).square().mean(), {}
+
+    def own_target(self, nets, rows):
+        return rows.rew + self.gamma * ~rows.term * nets.target(rows.next_obs).amax(-1).detach()
+
+
+class GoesOn(OwnLoss):
+    "Counts what follows an end"
+
+    def own_target(self, nets, rows):
+        return rows.rew + self.gamma * nets.target(rows.next_obs).amax(-1).detach()
+
+
+class BestOfAll(OwnLoss):
+    "The best of all rows, in place of the best action of each"
+
+    def own_target(self, nets, rows):
+        return rows.rew + self.gamma * ~rows.term * nets.target(rows.next_obs).detach().max()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("algo, named", [(GoesOn, "sees_past_end"), (BestOfAll, "mixed_rows")])
+def test_a_loss_of_ones_own_is_asked_what_each_row_teaches(algo, named):
+    run = Trainer("CartPole-v1", algo(n_step=1), seed=0).run(3000)
+    assert named in run.diagnose().names[:2]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_loss_of_ones_own_that_is_right_is_not_blamed():
+    run = Trainer("CartPole-v1", OwnLoss(n_step=1), seed=0).run(3000)
+    assert not {"sees_past_end", "mixed_rows"}.intersection(run.diagnose().names)

@@ -16,6 +16,7 @@ from ...core.settings import whole_number
 from ...core.words import ConfigError
 from .actions import ACTION_CHECKS
 from .again import AGAIN_CHECKS
+from .alone import ALONE_CHECKS
 from .densities import DENSITY_CHECKS
 from .derived import DERIVED_CHECKS
 from .evidence import examine
@@ -124,7 +125,7 @@ class Diagnosis(list):
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #bea0fdf3
 CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *TRIAL_CHECKS, *STEADY_CHECKS, *LEAP_CHECKS, *HIDDEN_CHECKS,
           *SETTING_CHECKS, *LEARNING_CHECKS, *POLICY_CHECKS, *ROW_CHECKS, *UPDATE_CHECKS, *AGAIN_CHECKS,
-          *GRADIENT_CHECKS, *KEEPING_CHECKS, *TABLE_CHECKS, *DENSITY_CHECKS, *DERIVED_CHECKS]
+          *GRADIENT_CHECKS, *ALONE_CHECKS, *KEEPING_CHECKS, *TABLE_CHECKS, *DENSITY_CHECKS, *DERIVED_CHECKS]
 
 def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"
