@@ -1,5 +1,6 @@
 "Worlds of people's own: the doctor says nothing of those that are sound, however odd, and names what goes wrong later"
 import copy
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -10,6 +11,7 @@ from rlbench import Trainer
 from rlbench.algos.dqn import DQN
 from rlbench.algos.td import of_action
 from rlbench.core.batch import Batch
+from rlbench.training.doctor.trials import response
 
 
 class Sound(gym.Env):
@@ -409,3 +411,20 @@ def test_a_loss_of_ones_own_is_asked_what_each_row_teaches(algo, named):
 def test_a_loss_of_ones_own_that_is_right_is_not_blamed():
     run = Trainer("CartPole-v1", OwnLoss(n_step=1), seed=0).run(3000)
     assert not {"sees_past_end", "mixed_rows"}.intersection(run.diagnose().names)
+
+
+class Slow(gym.ActionWrapper):
+    "Each step takes a while"
+    steps = 0
+
+    def action(self, act):
+        Slow.steps += 1
+        time.sleep(.05)
+        return act
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_actions_are_tried_for_a_while_only():
+    run = Trainer(over(Slow, "Pendulum-v1"), "ppo", seed=0, num_envs=1, check_env=False)
+    assert not response(run, "agent", seed=0, seconds=.2).any()
+    assert 0 < Slow.steps < 30          # and not six times as many as there are values

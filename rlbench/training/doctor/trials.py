@@ -32,12 +32,16 @@ def outcome(env, here, who, act, steps=2): # `here` as env.state() told it
 # %% ../../../nbs/6_training/638_doctor/34_trials.ipynb #4cd7d7b2
 VALUES = 21     # of a number of an action, from its lowest to its highest
 
-def values_tried(env, who, space, act, i): # act (A,)
-    "(VALUES, K) what follows at the present place from each value of the i-th number of an action"
+class NoTime(Exception):
+    "Time was up"
+
+def values_tried(env, who, space, act, i, patience): # act (A,)
+    "(VALUES, K) what follows at the present place from each value of the i-th number of an action; or NoTime"
     here = env.state()
     low, high = space.low.ravel()[i], space.high.ravel()[i]
     found = []
     for value in np.linspace(low, high, VALUES):
+        if patience.over: raise NoTime
         act[i] = value
         found.append(outcome(env, here, who, act.reshape(space.shape).astype(space.dtype)))
     env.restore(here)
@@ -55,22 +59,22 @@ def parts_that_count(follows): # (VALUES, K)
 def response(trainer, who, seed,
              places=6, apart=4,     # steps from one to the next, of chance
              seconds=1.):           # of work, at most
-    "(A, VALUES - 1) how much of what each number of an action does lies in which part of its range, in the mean"
+    "(A, VALUES - 1) how much of what each number does lies in which part of its range, in the mean; 0 without time"
     begin, _ = visitors(trainer, seed)
     rng = np.random.default_rng(seed)
     space = trainer.learners[who].actor.spec.action_space
     low, high = space.low.astype(float), space.high.astype(float)
     found = []
     patience = Patience(seconds)
-    with contextlib.closing(fresh_envs(trainer, 1)) as env:
+    with contextlib.closing(fresh_envs(trainer, 1)) as env, contextlib.suppress(NoTime):
         env.reset(begin)
-        while len(found) < places and not patience.over:
+        while len(found) < places:
             for _ in range(apart):
                 env.step({who: rng.uniform(low, high)[None].astype(space.dtype)})
             others = rng.uniform(low, high).ravel()
-            found.append([parts_that_count(values_tried(env, who, space, others.copy(), i))
+            found.append([parts_that_count(values_tried(env, who, space, others.copy(), i, patience))
                           for i in range(others.size)])
-    return np.mean(found, axis=0)
+    return np.mean(found or [np.zeros((low.size, VALUES - 1))], axis=0)
 
 # %% ../../../nbs/6_training/638_doctor/34_trials.ipynb #50a6f57c
 def where_it_counts(parts, low, high): # numbers of twentieths, in order
