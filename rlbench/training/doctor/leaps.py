@@ -28,6 +28,7 @@ def spiked(rows, seen): # seen (n, D)
 def spiky_observation(evidence):
     "A number is far off in single steps"
     rows = evidence.chance
+    if len(within_episodes(rows, 2)) < 100: return None
     for name in vector_names(evidence):
         seen = named_part(rows.obs, name)
         share = spiked(rows, seen)
