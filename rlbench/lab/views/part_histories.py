@@ -64,7 +64,7 @@ class Story:
     @property
     def points(self):
         "(n, 4) updates, low, middle, high"
-        return np.array(self.rows)
+        return np.array(self.rows).reshape(-1, 4)
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #637438e8
 def named_now(learner):

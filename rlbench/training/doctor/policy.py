@@ -306,6 +306,15 @@ def answers_otherwise(evidence):
         "same normalisation",
         weight=.93, changes={})
 
+# %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #7b75505b
+@torch.no_grad()
+def needs_chance(actor, obs):
+    "Whether other random numbers make other actions: who counts, or is sure, does not ask them"
+    rows = obs if actor.algo.in_numbers else to_tensors(obs, actor.device)
+    drawn = [actor.noise(actor.recipe, len(obs)) for _ in range(2)]
+    first, other = (as_numpy(actor.algo.act(actor.nets, rows, noise, None)[0]) for noise in drawn)
+    return not np.array_equal(first, other)
+
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #835c71d7
 def same_noise(evidence):
     "The same chance is drawn in every step"
@@ -314,6 +323,7 @@ def same_noise(evidence):
     kept = getattr(algo, "noisy", False) or getattr(algo, "distribution", "") == "gsde"      # for some steps, by design
     if kept or isinstance(rows.act, dict) or len(rows.rew) < 50: return None
     actor = evidence.learner.actor.twin(np.random.default_rng(0))
+    if not needs_chance(actor, rows.obs): return None
     first, again, calm = (actor.act(rows.obs, greedy)[0] for greedy in (False, False, True))
     if actor.carry is not None or not np.array_equal(first, again) or np.array_equal(first, calm):
         return None
