@@ -461,25 +461,24 @@ def pays_for_ending(evidence):
         numbers={"steps, greedy": own.length, "steps, chance": chance.length})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #da060b1a
-def arrived_and_cut(evidence):
-    "[(returns of episodes that ended where most is paid, of those that were cut)] of each recording; or nothing"
-    best = all_rows(evidence, "rew").max()
-    found = []
+def arrived_and_cut(evidence, best): # the largest reward
+    "(returns of episodes that ended with it, of those that were cut); none where it is no goal that is paid so"
+    arrived = np.zeros(0)
+    cut = np.zeros(0)
     for rows in all_steps(evidence):
         episodes = episodes_of(rows)
         most = rows.rew == best
         if (most & ~rows.term).sum() > .1 * most.sum():
-            return []                                     # it is no goal that is paid so
-        found.append((episodes.ret[most[ending_rows(rows)] & episodes.term], episodes.ret[~episodes.term]))
-    return found
+            return np.zeros(0), np.zeros(0)
+        arrived = np.append(arrived, episodes.ret[most[ending_rows(rows)] & episodes.term])
+        cut = np.append(cut, episodes.ret[~episodes.term])
+    return arrived, cut
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #6a41c76d
 def farmed_reward(evidence):
     "Episodes that are cut come to more than those that end where most is paid, or than three of four of them"
     best = all_rows(evidence, "rew").max()
-    found = arrived_and_cut(evidence)
-    if not found: return None
-    arrived, cut = (np.concatenate(returns) for returns in zip(*found))
+    arrived, cut = arrived_and_cut(evidence, best)
     if len(arrived) < 3: return None
     usual = np.quantile(arrived, .75)
     better = cut[cut > usual]
