@@ -27,6 +27,7 @@ from .keeping import KEEPING_CHECKS
 from .leaps import LEAP_CHECKS
 from .learning import LEARNING_CHECKS, too_short
 from .policy import POLICY_CHECKS
+from .pushes import PUSH_CHECKS
 from .rows import ROW_CHECKS
 from .settings import SETTING_CHECKS
 from .sight import SIGHT_CHECKS
@@ -125,7 +126,8 @@ class Diagnosis(list):
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #bea0fdf3
 CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *TRIAL_CHECKS, *STEADY_CHECKS, *LEAP_CHECKS, *HIDDEN_CHECKS,
           *SETTING_CHECKS, *LEARNING_CHECKS, *POLICY_CHECKS, *ROW_CHECKS, *UPDATE_CHECKS, *AGAIN_CHECKS,
-          *GRADIENT_CHECKS, *ALONE_CHECKS, *KEEPING_CHECKS, *TABLE_CHECKS, *DENSITY_CHECKS, *DERIVED_CHECKS]
+          *GRADIENT_CHECKS, *ALONE_CHECKS, *PUSH_CHECKS, *KEEPING_CHECKS, *TABLE_CHECKS, *DENSITY_CHECKS,
+          *DERIVED_CHECKS]
 
 def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     "Why a run does not learn -> Diagnosis, empty where nothing was found"

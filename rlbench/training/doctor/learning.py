@@ -181,21 +181,42 @@ def first_size(algo, nets, obs):
     values = algo.values(nets, obs)
     return 0. if values is None else float(values.abs().median())
 
+# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #a283e999
+@torch.no_grad()
+def first_spread(algo, nets, space, device):
+    "How far the values of first networks lie apart for observations of size 1, whatever size they have here"
+    if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or space.dtype.kind != "f":
+        return 0.
+    obs = np.random.default_rng(0).standard_normal((256, *space.shape)).astype(space.dtype)
+    values = algo.values(nets, to_tensors(obs, device))
+    return 0. if values is None else float(values.std(0).max())
+
+# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #67fb7fe6
+def wild_words(evidence, nets):
+    "What is wild about first networks, in words; nothing where all is well"
+    algo = evidence.algo
+    device = evidence.learner.device
+    obs = to_tensors(evidence.chance.obs, device)
+    sure = sure_at_first(algo, nets, obs) if algo.on_policy else 0.
+    if sure >= FIRMLY:
+        return f"the likeliest action had a probability of {sure:.1%} in the mean"
+    paid = np.abs(all_rows(evidence, "rew")).max()
+    most = np.abs(seen_whole(evidence).ret).max(initial=paid)
+    size = first_size(algo, nets, obs)
+    if size > max(5., most):
+        return f"states were worth {size:.3g}, and no episode came to more than {most:.3g}"
+    spread = first_spread(algo, nets, evidence.spec.observation_space, device)
+    if spread <= 10 * max(1., paid): return ""
+    return f"values of observations of size 1 differed by {spread:.3g}, and no step paid more than {paid:.3g}"
+
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #f06f363c
 def wild_start(evidence):
-    "First networks are sure of an action, or take states to be worth more than whole episodes"
+    "First networks are sure of an action, or take states to be worth more than can be had"
     found = evidence.rehearsal
     if not found or not found.learner.groups or evidence.algo.offline:
         return None
-    obs = to_tensors(evidence.chance.obs, evidence.learner.device)
-    learned = evidence.algo.on_policy
-    sure = sure_at_first(evidence.algo, found.start, obs) if learned else 0.
-    size = first_size(evidence.algo, found.start, obs)
-    most = np.abs(seen_whole(evidence).ret).max(initial=np.abs(all_rows(evidence, "rew")).max())
-    if sure < FIRMLY and size <= max(5., most): return None
-    said = f"states were worth {size:.3g}, and no episode came to more than {most:.3g}"
-    if sure >= FIRMLY:
-        said = f"the likeliest action had a probability of {sure:.1%} in the mean"
+    said = wild_words(evidence, found.start)
+    if not said: return None
     return Finding(
         "wild_start", f"before the first update {said}",
         "a policy that is sure before it has learned tries nothing, and what large first weights say has to be "
