@@ -157,6 +157,37 @@ def test_a_place_that_changed_past_the_workbench_is_said(bench):                
     assert "the place changed past the workbench" in wb.script().split("import rlbench")[0]
 
 
+HANDS = dict(
+    act=lambda trainer: trainer.act(1),
+    choose=lambda trainer: trainer.choose(1),
+    world=lambda trainer: trainer.set_env(gravity=20.),
+    owe=lambda trainer: trainer.learner.owe(3),
+)
+
+
+@pytest.mark.parametrize("lend", HANDS.values(), ids=HANDS)
+def test_a_hand_that_is_lent_past_the_workbench_is_said(bench, lend):                    # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY)
+    wb.step("step", 25)
+    lend(wb.trainer)
+    wb.step("step", 10)
+    at, there = wb.timeline.at, wb.trainer.digest()
+    script = wb.script()
+    assert "the place changed past the workbench" in script and "run" not in digests_claimed(script)
+    wb.step("step", 5).rewind(at)
+    assert wb.trainer.digest() == there
+
+
+def test_what_was_put_into_a_run_before_its_first_event_is_said(bench):                  # noqa: F811
+    heavy = Trainer("CartPole-v1", "dqn", **REPLAY)
+    heavy.set_env(gravity=20.)
+    warm = Trainer("CartPole-v1", "dqn", **REPLAY)
+    for weight in warm.learner.nets.parameters(): weight.data *= .5
+    assert "a hand was lent before the first event" in bench(heavy).step("step", 5).script()
+    assert "the run held something before its first event" in bench(warm).step("step", 5).script()
+    assert "No line repeats" not in bench(Trainer("CartPole-v1", "dqn", **REPLAY)).step("step", 5).script()
+
+
 def test_environments_from_a_function_are_said_to_come_from_outside(bench):             # noqa: F811
     from gymnasium.envs.classic_control.cartpole import CartPoleEnv
     wb = bench(lambda: CartPoleEnv(), "dqn", views=["curve"], **REPLAY).step("step", 3)

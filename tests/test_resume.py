@@ -1,14 +1,16 @@
 "Interrupted after any event, saved, loaded in a new process and continued = never interrupted, to the bit"
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
-from rlbench.algos.algorithm import algorithms
+from rlbench.algos.algorithm import REGISTRY, algorithms, register
+from rlbench.algos.dqn import DQN
 from rlbench.core.spaces import AGENT
-from rlbench.core.state import read_tree, same
+from rlbench.core.state import FileProblem, read_tree, same
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.find import make
 from rlbench.training.trainer import Trainer, load
@@ -42,6 +44,7 @@ PLACES = 2
 
 CONTINUE = f"""
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from rlbench import load
 for path in sorted(Path(sys.argv[1]).glob("*.start")):
@@ -156,3 +159,33 @@ def test_an_environment_that_is_not_reproducible_says_so_by_name():
     trainer.run(steps=5)
     with pytest.raises(EnvProblem, match="Sloppy cannot be put back into an episode"):
         trainer.restore(trainer.snapshot())
+
+
+def test_a_snapshot_of_another_run_is_refused_by_the_setting_that_differs():
+    one, two = (Trainer("CartPole-v1", "dqn", normalize_obs=on, learning_starts=10) for on in (True, False))
+    before = two.digest()
+    with pytest.raises(FileProblem, match="normalize_obs = True, and this one began with False"):
+        two.restore(one.snapshot())
+    assert two.digest() == before
+
+
+@dataclass(frozen=True)
+class Uphill(DQN):
+    "Goes up its loss, and nobody has filed it"
+
+    def losses(self, nets, batch):
+        for group, loss, named in super().losses(nets, batch):
+            yield group, -loss, named
+
+
+def test_an_algorithm_that_nobody_has_filed_is_not_taken_for_another(tmp_path):
+    run = Trainer("CartPole-v1", Uphill(learning_starts=10)).run(steps=20)
+    path = tmp_path / "own.rlb"
+    run.save(path)
+    with pytest.raises(FileProblem, match="played by 'Uphill'.*@register\\('Uphill'\\)"):
+        load(path)
+    register("Uphill")(Uphill)
+    try: again = load(path)
+    finally: REGISTRY.pop("Uphill")
+    assert again.run(steps=20).digest() == run.run(steps=20).digest()
+    assert "Uphill" in repr(run)

@@ -91,6 +91,7 @@ def choose_by_hand(trainer, act, who=None):
     check_teachable(trainer, who)
     space = trainer.env.behaviours[who].action_space
     trainer.chosen = trainer.chosen | {who: checked_action(trainer.env, space, trainer.obs[who][0], act)}
+    trainer.touches += 1
 
 # %% ../../nbs/6_training/6365_by_hand.ipynb #0ba5ef5c
 def acted_by_hand(learner, rows):
@@ -139,3 +140,4 @@ def begin_at_hand(trainer, obs=None, state=None):
     for learner in trainer.learners.values():
         if not learner.settings.offline: cut_newest(learner.memory, [0])
         learner.ask()
+    trainer.touches += 1

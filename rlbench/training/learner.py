@@ -235,6 +235,7 @@ def memory_for(settings, spec, given):
 class Paced:
     "By which settings a learner learns, and how long until it can"
     by_hand = ()        # ordinals of the first environment's rows in which a person acted
+    touches = 0         # how often a person asked it to owe more
 
     @property
     def ready(self):
@@ -445,6 +446,7 @@ class Learner(LearnerState):
             raise ValueError(f"owe: {self.settings.name} finds nothing to learn from in what is stored")
         self.data, self.todo = joined(parts)
         del self.todo[wanted:]
+        self.touches += 1
         self.ask()
 
 # %% ../../nbs/6_training/61_learner.ipynb #3ac3ddcd

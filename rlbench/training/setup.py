@@ -238,13 +238,25 @@ def check_alike(trainer, tree):
     if there != expected:
         raise FileProblem(f"obs: {there}, expected {expected}")
 
+# %% ../../nbs/6_training/63_setup.ipynb #1ed62d26
+def check_shaping(config, told):
+    "FileProblem where settings that shape a run from its start are others in the tree of a config; the seed may be"
+    there = config.copy()
+    there.restore(told)
+    for (section, name), setting in config.known.items():
+        here, saved = (getattr(one.values[section], name) for one in (config, there))
+        if not setting.live and name != "seed" and here != saved:
+            raise FileProblem(f"{section}.{name} = {saved!r}, and this one began with {here!r}")
+
 # %% ../../nbs/6_training/63_setup.ipynb #72662dbc
 def check_way_back(trainer, tree, fresh):
     "FileProblem where a tree has not all that is needed, EnvProblem where it is known that the environment cannot go"
     missing = [name for name in PARTS if not isinstance(tree, dict) or name not in tree]
     if missing:
         raise FileProblem(f"not a state of this run: it has no {', '.join(missing)}; expected what snapshot() gave")
-    try: check_alike(trainer, tree)
+    try:
+        check_alike(trainer, tree)
+        check_shaping(trainer.config, tree["config"])
     except FileProblem as problem:
         raise FileProblem(f"not a state of this run: {problem}") from None
     flaw = not fresh and trainer.env.flaw_for(tree["env"])
@@ -375,11 +387,18 @@ def rows_of(saved, weights):
     most = max((len(weight) for weight in weights.values() if weight.ndim), default=1)
     return max(1, min(rows, most))
 
+# %% ../../nbs/6_training/63_setup.ipynb #15c727d1
+def known_here(who, name):
+    "The name of an algorithm; FileProblem where none is registered by it"
+    if name in algorithms(): return name
+    raise FileProblem(f"{who} was played by {name!r}, and here is no such algorithm: if it is one of your own, file it "
+                      f"by this name first, @register({name!r})")
+
 # %% ../../nbs/6_training/63_setup.ipynb #3df33d0b
 def saved_player(path, name, saved, source, actors, state):
     "One player of a file: an actor that is given, an algorithm's name, or an Actor as it is to be filled"
     if name in actors: return actors[name]
-    if isinstance(saved, str): return saved
+    if isinstance(saved, str): return known_here(name, saved)
     try:
         algo = from_plain(get(saved["algo"]), saved["settings"])
     except ConfigError as problem:

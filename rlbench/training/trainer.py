@@ -245,6 +245,7 @@ class Asked(Kept):
 # %% ../../nbs/6_training/64_trainer.ipynb #d89f6f0f
 class Steered(Asked):
     "A run in which a person lends a hand"
+    touches = 0         # how often that was done, past settings and switches
 
     def choose(self, act, who=None):
         "In the next step the first environment takes this action; the policy's elsewhere"
@@ -264,6 +265,7 @@ class Steered(Asked):
     def set_env(self, **changes):
         "Change parameters of the world from each environment's next episode on"
         self.env.tune(**changes)
+        self.touches += 1
 
 # %% ../../nbs/6_training/64_trainer.ipynb #0e5dd31b
 class CannotGoBack(UserWarning):

@@ -5,13 +5,14 @@
 # %% auto #0
 __all__ = ['AT_HAND', 'Moment', 'ScriptLine', 'dated', 'doubts_in', 'digest_of_run', 'History', 'given_to', 'history_of',
            'split_imports', 'beyond', 'ways_left', 'digest_along', 'way_of', 'histories_of', 'Parting', 'next_moment',
-           'parting', 'host_of', 'Section', 'sections_of', 'code_of', 'registered_by', 'doubts_of', 'check_code',
-           'names_told', 'first_words', 'section_words', 'first_code', 'section_parts', 'parts_told', 'script_text',
-           'notebook_cell', 'notebook_json', 'checked_name', 'write_script', 'write_notebook']
+           'parting', 'host_of', 'Section', 'sections_of', 'code_of', 'home_of', 'registered_by', 'doubts_of',
+           'check_code', 'names_told', 'first_words', 'section_words', 'first_code', 'section_parts', 'parts_told',
+           'script_text', 'notebook_cell', 'notebook_json', 'checked_name', 'write_script', 'write_notebook']
 
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #35657ba9
 import json
 from contextlib import closing
+from functools import partial
 from typing import NamedTuple
 
 import gymnasium as gym
@@ -99,12 +100,27 @@ def given_to(timeline):
         return lines_of(first.parent.path(first.since, first.after))
     return root_of(timeline.path).lines
 
+# %% ../../../nbs/8_lab/3_time/19_histories.ipynb #ff34dd2f
+ALTERED = "# the run held something before its first event, such as other weights, that no line gives it"
+
+def is_altered(timeline):
+    "Whether a run was another one at its first event than its settings make"
+    root = root_of(timeline.path)
+    if not root.fresh: return False
+    with closing(timeline.twin(root.path(root.since, 0))) as begun, closing(begun.fresh()) as plain:
+        return begun.digest() != plain.digest()
+
+def script_of(timeline, path=None):
+    "The lines that lead to the end of a path (None: to here), and what may be wrong with the first of them"
+    lines = timeline.script(path)
+    return [*lines, ALTERED] if is_altered(timeline) else lines
+
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #ef3d5a7c
 def history_of(name, timeline):
     "The History of a run, up to where it is"
     timeline.look()
     digest, problem = digest_of_run(timeline.trainer)
-    return History(name, timeline.script(), given_to(timeline), None, digest, problem)
+    return History(name, script_of(timeline), given_to(timeline), None, digest, problem)
 
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #1f52df8b
 def split_imports(text):
@@ -139,7 +155,7 @@ def digest_along(timeline, path):
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #e8bea2ce
 def way_of(name, run, timeline, parts, end): # of the run; paths
     "The History of a way that a run has left"
-    history = History(name, timeline.script(end), lines_of(parts), run)
+    history = History(name, script_of(timeline, end), lines_of(parts), run)
     if not doubts_in(history.lines):
         history.digest, history.problem = digest_along(timeline, end)
     return history
@@ -236,14 +252,17 @@ def code_of(section, several):
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #2cd6b7bf
 AT_HAND = {"rlbench", "gymnasium", "minatar"}      # whoever imports rlbench can name what is in them
 
+def home_of(entry): # what makes an environment, or a text that says where that is
+    "The module that it is from"
+    while isinstance(entry, partial): entry = entry.func
+    return entry.partition(":")[0] if isinstance(entry, str) else entry.__module__
+
 def registered_by(trainer):
     "{name of an algorithm or environment: module that registered it}, of all that are not ours"
     kinds = [type(learner.settings) for learner in trainer.learners.values()]
     found = {cls.name: cls.__module__ for cls in kinds if REGISTRY.get(cls.name) is cls}
     spec = gym.registry.get(trainer.source) if isinstance(trainer.source, str) else None
-    if spec:
-        entry = spec.entry_point
-        found[trainer.source] = entry.partition(":")[0] if isinstance(entry, str) else entry.__module__
+    if spec: found[trainer.source] = home_of(spec.entry_point)
     return {name: module for name, module in found.items() if module.partition(".")[0] not in AT_HAND}
 
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #8aae75ff

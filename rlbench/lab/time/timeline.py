@@ -21,7 +21,8 @@ import numpy as np
 from ...core.settings import check_function, fits, whole_number
 from ...core.shelf import Shelf
 from ...core.words import check_word, unknown
-from .journal import STRAYED, beginning, called_text, changed_text, keyword_text, stamp_of
+from .journal import (STRAYED, beginning, called_text, changed_text, keyword_text, stamp_of,
+                                      touches_of)
 from .owner import next_event
 from ...training.rule import MARKS
 from ...training.setup import SWITCHES, go_on_by, state_of
@@ -266,6 +267,11 @@ def thin(album, branches, now): # events up to the present
         branch.places.remove(place)
         album.shelf.drop((branch, place))
 
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #1b7e0337
+def has_strayed(trail):
+    "Whether somebody lent a hand since the last event, or put the run elsewhere, without a word"
+    return trail.trainer.obs is not trail.seen or trail.touches != touches_of(trail.trainer)
+
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #317406b4
 class Trail:
     "Where a run is on its branches, and what people did to it"
@@ -295,6 +301,7 @@ class Trail:
         self.known = settings_now(self.trainer)
         self.steps, self.updates = place_of(self.trainer)
         self.seen = self.trainer.obs
+        self.touches = touches_of(self.trainer)
         self.find_front()
 
     def find_front(self):
@@ -303,7 +310,7 @@ class Trail:
 
     def look(self):
         "Notice what was changed since the last event without a word"
-        if self.trainer.obs is not self.seen or (self.steps, self.updates) != place_of(self.trainer):
+        if has_strayed(self) or (self.steps, self.updates) != place_of(self.trainer):
             self.begin(None, [*lines_of(self.branch.path(self.at, self.done)), STRAYED])
         elif self.known != settings_now(self.trainer):
             self.remember(*changed_since(self.trainer, self.known))
@@ -349,7 +356,7 @@ class Chronicle(Trail):
         "An event has happened"
         if event.kind == "collect": self.steps = trainer.env.steps
         if event.kind == "learn": self.updates += 1
-        strayed = trainer.obs is not self.seen
+        strayed = has_strayed(self)
         if not strayed and self.known != settings_now(trainer):
             self.remember(*changed_since(trainer, self.known))
         if not self.leads: self.look_ahead()
@@ -431,6 +438,15 @@ def check_unit(to, n):
     if n is not None and not isinstance(to, str):
         raise ValueError(f"rewind: n = {n!r} without a unit; expected an event by its number alone, or 'episode', -1")
 
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #8fc27f5b
+def check_within(at, first, last):
+    "ValueError where a way has no such event"
+    if at < first:
+        raise ValueError(f"rewind: event {at:,}: this way begins with event {first:,}; earlier ones are on another, "
+                         "if there is one: rewind(event, branch=1)")
+    if at > last:
+        raise ValueError(f"rewind: event {at:,} has not happened yet; the last one is {last:,}")
+
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #d65a18d2
 def lead_back(timeline, path):
     "Bring its run to the end of a path, unwatched; ValueError where somebody else moves it now"
@@ -452,9 +468,8 @@ class Timeline(Chronicle):
         path = branch.path(branch.end)
         if isinstance(to, str):
             to = nth_from(ends_of(to, path), self.at, n, to)
-        at = whole_number("rewind: event", to, low=root_of(path).since)
-        if at > branch.end:
-            raise ValueError(f"rewind: event {at:,} has not happened yet; the last one is {branch.end:,}")
+        at = whole_number("rewind: event", to)
+        check_within(at, root_of(path).since, branch.end)
         while at < branch.since:
             branch = branch.parent                        # it was not there yet
         return branch, at
