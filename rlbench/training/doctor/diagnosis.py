@@ -68,12 +68,25 @@ def both_runs(trainer, who, finding, steps, afresh):
     before = math.nan if afresh else trainer.env.episodes[who].mean_return
     return Tried(finding.name, finding.changes, steps, before, *ends)
 
+# %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #a632590d
+BEHIND = dict(      # findings that stand back where one of others was found: those explain them
+    same_everywhere={"short_sight", "heavy_decay", "settled_early", "wild_start"},
+    past_the_end={"other_sums"},
+    same_reward={"strange_rate", "settled_early"},
+)
+
+def in_order(findings):
+    "The likeliest cause first; consequences of others last"
+    findings = list(findings)
+    names = {one.name for one in findings}
+    return sorted(findings, key=lambda one: (bool(names & BEHIND.get(one.name, set())), -one.weight))
+
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #f9495b1a
 class Diagnosis(list):
     "Findings, the likeliest cause first"
 
     def __init__(self, evidence, findings, failed=(), early=""):
-        super().__init__(sorted(findings, key=lambda one: -one.weight))
+        super().__init__(in_order(findings))
         self.evidence = evidence
         self.failed = failed    # checks that could not look, and why
         self.early = early      # why it may be too early to judge

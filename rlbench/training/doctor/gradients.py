@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['GRADIENT_CHECKS', 'Term', 'gain_of', 'pi_moved', 'policy_and_values', 'policy_terms', 'value_terms',
            'distance_of_quantiles', 'distribution_terms', 'climbing_terms', 'terms_of', 'flat_gradient', 'how_often',
-           'wrong_terms', 'told_gradients', 'other_gradient']
+           'wrong_terms', 'told_gradients', 'other_gradient', 'frozen_ratio']
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #052517bd
 from typing import NamedTuple
@@ -207,5 +207,24 @@ def other_gradient(evidence):
         "you added yourself this says nothing",
         weight=.97, changes={})
 
+# %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #20f4f9c7
+@torch.no_grad()
+def frozen_ratio(evidence):
+    "Ratios stay 1 while the policy moves away from the one that acted"
+    found = evidence.rehearsal
+    told = found and found.after.get("ratio")
+    if told is None or "logp" not in found.batch or "policy" not in found.nets or (told - 1).abs().max() > 1e-6:
+        return None
+    pi, _, rows = policy_and_values(found.learner.nets, found.batch)
+    moved = (pi.logp(rows.act) - rows.logp).exp()
+    away = (moved - 1).abs().median()
+    if away < .01: return None
+    return Finding(
+        "frozen_ratio", f"after thirty steps on one minibatch half of its actions are at least {away:.1%} likelier or "
+        "rarer than when they were taken, and in the loss the ratio of all is 1",
+        "nothing is ever clipped, so epochs over the same rows carry the policy as far as they like",
+        "divide by the probability that was stored when the action was taken, not by one that is computed anew",
+        weight=.98, changes={}, numbers={"ratio": as_numpy(moved)})
+
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #869aef95
-GRADIENT_CHECKS = [other_gradient]
+GRADIENT_CHECKS = [other_gradient, frozen_ratio]

@@ -13,6 +13,7 @@ import math
 import gymnasium as gym
 import numpy as np
 import torch
+from torch import nn
 
 from ...core.batch import as_numpy, columns, each
 from ...core.schedules import Schedule
@@ -25,12 +26,24 @@ from .learning import back_to_default, default_of, price_of_entropy
 from ..meanings import MEANINGS
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #ab1aa22c
+def policy_in(nets):
+    "The only network that ends in the head of a distribution, or None"
+    found = [net for net in nets.values() if hasattr(net, "head")] if isinstance(nets, nn.ModuleDict) else []
+    return found[0] if len(found) == 1 else None
+
+def probs_of(algo, nets, obs):
+    "(n, A) probabilities as an algorithm tells them, or as its policy has them; None where there are none"
+    told = algo.probs(nets, obs)
+    policy = policy_in(nets)
+    if told is not None or policy is None or not algo.on_policy: return told
+    return policy(obs).probs
+
 @torch.no_grad()
 def action_shares(evidence, obs):
     "(n, A) probabilities of actions; None where there are none, or one action alone, or where they are not learned"
     if hasattr(evidence.algo, "policy"):
         return None                                       # it is given, and valued
-    probs = evidence.algo.probs(evidence.learner.nets, to_tensors(obs, evidence.learner.device))
+    probs = probs_of(evidence.algo, evidence.learner.nets, to_tensors(obs, evidence.learner.device))
     return None if probs is None or probs.shape[-1] < 2 else as_numpy(probs).astype(float)
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #897bad2f

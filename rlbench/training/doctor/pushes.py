@@ -15,14 +15,10 @@ from torch.autograd import grad
 from ...buffers.returns import discounted
 from ...core.batch import as_numpy
 from .findings import Finding
+from .policy import policy_in
 from .rows import correlation, stored
 
 # %% ../../../nbs/6_training/638_doctor/76_pushes.ipynb #c1986b7f
-def policy_in(nets):
-    "The network that ends in the head of a distribution, or None"
-    found = [net for net in nets.values() if hasattr(net, "head")]
-    return found[0] if len(found) == 1 else None
-
 def push_of_actions(algo, nets, rows):
     "(B,) the weight of each row's action in a loss; None where the policy is not asked as a whole"
     nets = copy.deepcopy(nets)

@@ -107,9 +107,10 @@ def strange_chance(evidence):
     return Finding(
         "strange_chance", "by the policy that has just taken them, half of the actions are between "
         f"{np.quantile(ratio, .25):.2f} and {np.quantile(ratio, .75):.2f} times as likely as was stored",
-        "the probability that was stored is that of another action, or the action is not the one that was taken, so "
-        "each update pushes the wrong way",
-        "look at what act gives back: do action and logp belong together, is the action changed after that",
+        "the probability that was stored is that of another action, or of other weights or observations than those "
+        "that learn, so updates are weighed wrongly from the first on",
+        "look at what act gives back: do action and logp belong together, is the action changed after that; does who "
+        "acts get the new weights after each update, and see the numbers that the loss sees, scaled alike",
         weight=1., changes={},
         numbers={"ratio": ratio})
 
