@@ -336,7 +336,8 @@ def same_noise(evidence):
     kept = getattr(algo, "noisy", False) or getattr(algo, "distribution", "") == "gsde"      # for some steps, by design
     if kept or isinstance(rows.act, dict) or len(rows.rew) < 50: return None
     actor = evidence.learner.actor.twin(np.random.default_rng(0))
-    if not needs_chance(actor, rows.obs): return None
+    samples = algo.on_policy and policy_in(actor.nets) is not None
+    if not (samples or needs_chance(actor, rows.obs)): return None
     first, again, calm = (actor.act(rows.obs, greedy)[0] for greedy in (False, False, True))
     if actor.carry is not None or not np.array_equal(first, again) or np.array_equal(first, calm):
         return None
