@@ -236,3 +236,36 @@ def test_forbidden_choices_are_never_taken_and_their_loss_is_finite():
     rows = trainer.learner.memory.rows[:15]
     assert np.take_along_axis(rows.obs["action_mask"], rows.act[..., None].astype(int), -1).all()
     assert all(np.isfinite(float(loss)) for loss, _ in trainer.learner.last.groups.values())
+
+
+@pytest.mark.parametrize("space", [gym.spaces.Discrete(3), MIXED], ids=["choice", "mixed"])
+def test_an_entropy_is_wanted_of_what_is_allowed_in_a_row(space):
+    rng = np.random.default_rng(0)
+    algo = SAC(**SMALL)
+    seen = gym.spaces.Dict(x=OBS, action_mask=gym.spaces.MultiBinary(3))
+    nets = algo.nets(Spec(seen, space, 1), torch.Generator().manual_seed(0))
+    gear = torch.tensor([2, 0, 2, 1])
+    mixed = Batch(gear=gear, force=torch.from_numpy(rng.uniform(ACT.low, ACT.high, (4, 2))).float())
+    rows = made_up_rows(rng, mixed if space is MIXED else gear, 4)
+    mask = torch.tensor([[0, 0, 1], [1, 0, 1], [1, 1, 1], [0, 1, 0]])
+    rows.obs, rows.next_obs = (Batch(x=one, action_mask=mask) for one in (rows.obs, rows.next_obs))
+    data = algo.judged(nets, rows, NoiseStream(rng, "cpu"))
+
+    pi = nets.policy(data.obs)
+    choice = pi.parts["gear"] if space is MIXED else pi
+    missing = choice.entropy() - algo.target_entropy_scale * torch.tensor([1., 2., 3., 1.]).log()
+    if space is MIXED:
+        _, logp = pi.parts["force"].act(data.noise["force"])
+        missing = torch.stack([missing, -logp - usual_entropy(ACT)], -1)
+    loss = {group: loss for group, loss, _ in algo.losses(nets, data)}["temperature"]
+    loss.backward()
+    torch.testing.assert_close(nets.temperature.log.grad, missing.reshape(4, -1).mean(0), rtol=1e-4, atol=1e-5)
+
+
+def test_no_more_nats_are_wanted_than_a_mask_leaves():
+    algo = SAC(**SMALL, target_entropy=1.)
+    seen = gym.spaces.Dict(x=OBS, action_mask=gym.spaces.MultiBinary(3))
+    nets = algo.nets(Spec(seen, gym.spaces.Discrete(3), 1), torch.Generator().manual_seed(0))
+    obs = Batch(x=torch.zeros(3, 3), action_mask=torch.tensor([[0, 0, 1], [1, 0, 1], [1, 1, 1]]))
+    torch.testing.assert_close(algo.wanted(nets, obs), torch.tensor([[0.], [math.log(2)], [1.]]))
+    assert algo.wanted(nets, torch.zeros(3, 3)).tolist() == [1.]

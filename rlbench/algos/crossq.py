@@ -143,6 +143,7 @@ class CrossQ(CrossQSettings, Remembering, PaidForEntropy):
         if not self.climbs(nets): return
         worth, ent = nets.critic.under(nets.policy(batch.obs), batch.obs, batch.noise, lowest)
         yield from self.actor_losses(nets, worth, ent)
+        yield from self.price_losses(nets, ent)
 
     def after(self, nets, own, taken):
         super().after(nets, own, taken)

@@ -77,6 +77,7 @@ class TQC(Remembering, PaidForEntropy, TQCSettings):
         if not self.climbs(nets): return
         worth, ent = nets.critic.under(nets.policy(batch.obs), batch.obs, batch.noise, mean_of_all)
         yield from self.actor_losses(nets, worth, ent)
+        yield from self.price_losses(nets, ent)
 
     def values(self, nets, obs):
         return mean_of_all(nets.critic(obs, nets.policy(obs).mode()))
