@@ -458,8 +458,16 @@ class InPlace(WrongList):
         return {AGENT: step._replace(obs=self.buffer)}
 
 
+class WritesActions(WrongList):
+    def step(self, acts):
+        steps = super().step(acts)
+        acts[AGENT][:] = 1 - acts[AGENT]
+        return steps
+
+
 def test_what_was_shown_stays_as_it_was():
     assert "step wrote into observations that were shown before" in refused(InPlace("CartPole-v1", dict), "ppo")
+    assert "step wrote into the actions that it was given" in refused(WritesActions("CartPole-v1", dict), "ppo")
 
 
 @pytest.mark.parametrize("shown, words", [

@@ -1,4 +1,5 @@
 """Subsets, merges and files of rings against plain lists."""
+import json
 import sys
 from dataclasses import dataclass
 
@@ -163,11 +164,57 @@ def test_damaged_lines_are_named(tmp_path):
     for cut in range(len(lines) - 1):
         refused("\n".join(lines[:cut + 1]), f"line {cut + 2} is not JSON")
     refused("\n".join([*lines[:4], lines[4][:-9], *lines[5:]]), "line 5 is not JSON")
-    refused("\n".join([*lines[:4], "{}", *lines[5:]]), "lines 2 to 10: column 'obs.place'")
+    refused("\n".join([*lines[:4], "{}", *lines[5:]]), "line 5: column 'obs.place' is not there, expected")
     refused("\n".join(lines[1:]), "first line must say")
     refused("", "first line must say")
     with pytest.raises(FileProblem, match="no such file"):
         read_lines(tmp_path / "none")
+
+
+HEAD = dict(format="rlbench rows", version=1, rows=3, columns=dict(obs=["float32", [2]], act=["int64", []],
+            rew=["float32", []], term=["bool", []], trunc=["bool", []], next_obs=["float32", [2]]))
+ROW = dict(obs=[0., 1], act=1, rew=1, term=False, trunc=0, next_obs=[0., 1.])
+
+
+def written_by_hand(path, **odd):
+    "A file of three rows, of which the second has something of its own"
+    path.write_text("\n".join(map(json.dumps, [HEAD, ROW, ROW | odd, ROW])))
+    return path
+
+
+@pytest.mark.parametrize("name, value, expected", [
+    ("act", .9, "a whole number (int64)"),
+    ("act", "1", "a whole number (int64)"),
+    ("act", True, "a whole number (int64)"),
+    ("act", 2**64, "a whole number (int64)"),
+    ("act", float("nan"), "a whole number (int64)"),
+    ("act", [1], "a whole number (int64)"),
+    ("rew", "1.5", "a number (float32)"),
+    ("rew", True, "a number (float32)"),
+    ("rew", None, "a number (float32)"),
+    ("rew", 10**400, "a number (float32)"),
+    ("rew", 1e39, "a number (float32)"),
+    ("term", "false", "true or false (bool)"),
+    ("term", None, "true or false (bool)"),
+    ("term", .3, "true or false (bool)"),
+    ("term", 2, "true or false (bool)"),
+    ("obs", [[0.], [1.]], "lists of shape [2], each entry a number (float32)"),
+    ("obs", [0.], "lists of shape [2], each entry a number (float32)"),
+    ("obs", "ab", "lists of shape [2], each entry a number (float32)"),
+    ("obs", [0., None], "lists of shape [2], each entry a number (float32)"),
+])
+def test_lines_written_by_hand_stay_what_they_are_or_are_refused(tmp_path, name, value, expected):
+    with pytest.raises(FileProblem) as told:
+        read_lines(written_by_hand(tmp_path / "a.jsonl", **{name: value}))
+    assert f"line 3: column {name!r} is " in str(told.value)
+    assert str(told.value).endswith(f", expected {expected}") and len(str(told.value)) < 300
+
+
+@pytest.mark.parametrize("odd", [dict(act=1.), dict(term=0, trunc=True), dict(rew=2.5, obs=[1, 2])])
+def test_numbers_that_are_the_same_in_another_spelling_are_read(tmp_path, odd):
+    rows = read_lines(written_by_hand(tmp_path / "a.jsonl", **odd)).places
+    for name, value in odd.items():
+        assert rows[name].dtype == HEAD["columns"][name][0] and np.array_equal(rows[name][1], value)
 
 
 def test_rings_that_do_not_fit_together_are_refused():

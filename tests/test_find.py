@@ -1,4 +1,6 @@
 """One door for all environments: ids, files, classes; and gymnasium knows ours as soon as the library is imported."""
+import copy
+import json
 import subprocess
 import sys
 import warnings
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
+from rlbench import Trainer
 from rlbench.core.spaces import AGENT
 from rlbench.core.state import same
 from rlbench.envs.env import EnvList, EnvProblem
@@ -63,6 +66,83 @@ def test_classes_in_files_are_found_and_what_is_not_there_is_named(tmp_path):
         make(f"{file}:Stil")
     assert from_code("CartPole-v1") is None
     assert from_code("rlbench.envs.walks:Walk").__name__ == "Walk"
+
+
+MODERN = """from __future__ import annotations
+from dataclasses import dataclass
+from gymnasium.envs.classic_control import CartPoleEnv
+from beside_it import LENGTH
+
+@dataclass
+class Rules:
+    length: float = LENGTH
+
+class Pole(CartPoleEnv):
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode=render_mode)
+        self.length = Rules().length
+"""
+
+
+def test_files_are_imported_as_python_runs_them(tmp_path):
+    (tmp_path / "json.py").write_text(MODERN)             # the name of another module, which stays that
+    (tmp_path / "beside_it.py").write_text("LENGTH = .75")
+    path = list(sys.path)
+    trainer = Trainer(f"{tmp_path}/json.py:Pole", "ppo", n_steps=16, num_envs=1).run(steps=20)
+    assert trainer.env.single.unwrapped.length == .75 and sys.path == path and json.loads("1") == 1
+    trainer.save(tmp_path / "run.rlb")
+    again = "from rlbench import load; import sys; print(load(*sys.argv[1:]).run(steps=40).steps)"
+    told = subprocess.run([sys.executable, "-c", again, tmp_path / "run.rlb", f"{tmp_path}/json.py:Pole"],
+                          capture_output=True, text=True)
+    assert told.stdout.strip() == "40", told.stderr
+    copy.deepcopy(trainer.env.single)
+
+
+def test_modules_of_the_present_folder_are_found_from_wherever_one_starts(tmp_path, monkeypatch):
+    (tmp_path / "own_world.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    assert make("own_world:Still").id == "own_world:Still"
+
+
+@pytest.mark.parametrize("place", ["..", ".x", "a..b", "a/b", "-"])
+def test_what_is_no_name_of_a_module_is_refused(place):
+    with pytest.raises(EnvProblem, match="is no module; expected file.py:Name or package.module:Name"):
+        from_code(f"{place}:X")
+
+
+@pytest.mark.parametrize("text, told", [
+    ("import math\nclass Odd(:", "odd.py, line 2: invalid syntax"),
+    ("from math import nowhere", "cannot import name 'nowhere'"),
+    ("import nowhere_at_all", "No module named 'nowhere_at_all'"),
+])
+def test_a_file_that_cannot_be_imported_says_why_in_one_line(tmp_path, text, told):
+    (tmp_path / "odd.py").write_text(text)
+    with pytest.raises(EnvProblem) as problem:
+        from_code(f"{tmp_path}/odd.py:X")
+    assert told in str(problem.value) and "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("modes, mode", [("['rgb_array']", "rgb_array"), ("['human']", None), ("None", None)])
+def test_own_environments_are_drawn_where_they_can_be(tmp_path, modes, mode):
+    text = OWN.replace("reward=1.)", "reward=1., render_mode=None)").replace("self.reward = reward",
+                                                                            "self.render_mode = render_mode")
+    (tmp_path / "own.py").write_text(f"{text}\n    metadata = {{'render_modes': {modes}}}\n")
+    assert make(f"{tmp_path}/own.py:Still").single.render_mode == mode
+    assert make(f"{tmp_path}/own.py:Still", render_mode=None).single.render_mode is None
+    (tmp_path / "other.py").write_text(OWN + f"\n    metadata = {{'render_modes': {modes}}}\n")
+    assert make(f"{tmp_path}/other.py:Still").single.render_mode is None           # its constructor takes none
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_who_is_no_environment_of_gymnasium_is_told_what_to_be(checked):
+    class Duck:
+        observation_space = gym.spaces.Box(-1, 1, (3,))
+        action_space = gym.spaces.Discrete(2)
+        reset = step = close = lambda *_, **__: None
+
+    with pytest.raises(EnvProblem, match=r"made Duck, expected an environment of gymnasium: class Duck\(gymnasium.Env"):
+        Trainer(Duck, "ppo", check_env=checked)
 
 
 def test_the_vector_form_is_taken_where_there_is_one_and_wanted():

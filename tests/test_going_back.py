@@ -352,6 +352,56 @@ def test_what_can_be_put_back_goes_on_exactly(kind, way, tmp_path):
         assert same(twin.run(steps=100).state(), trainer.state())
 
 
+class Writes(gym.Env):
+    "Moves by what it makes of its action, in the array that it is given"
+    action_space = gym.spaces.Box(-1, 1, (2,))
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = np.zeros(2, np.float32)
+        return self.at.copy(), {}
+
+    def step(self, act):
+        act *= 2
+        self.at += act
+        return self.at.copy(), float(act.sum()), False, False, {}
+
+
+class WritesNumbers(Writes):
+    action_space = gym.spaces.MultiDiscrete([3, 3])
+
+
+class WritesChase(Chase):
+    "The same of several behaviours"
+
+    def action_space(self, agent):
+        return gym.spaces.MultiDiscrete([3, 3])
+
+    def step(self, acts):
+        answers = super().step(acts)
+        for act in acts.values(): act *= 2
+        paid = {agent: float(act.sum()) for agent, act in acts.items()}
+        return answers[0], paid, *answers[2:]
+
+    def reset(self, seed=None, options=None):
+        self.episodes = 0
+        return super().reset(seed)
+
+
+@pytest.mark.parametrize("kind", [Writes, WritesNumbers, WritesChase])
+def test_who_writes_into_its_actions_changes_no_record(kind, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trainer = Trainer(kind, "ppo", **SMALL).run(steps=29)
+    first = next(iter(trainer.learners.values())).memory
+    if kind is Writes:
+        assert not np.array_equal(first.places.rew[:3], first.places.act[:3].clip(-1, 1).sum(-1))
+    trainer.save(tmp_path / "run.rlb")
+    twin = load(tmp_path / "run.rlb", env=kind).run(steps=50)
+    assert same(twin.state(), trainer.run(steps=50).state())
+
+
 def test_the_run_itself_is_not_touched():
     made = []
 

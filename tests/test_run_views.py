@@ -91,6 +91,28 @@ def test_a_draw_holds_as_many_of_each_kind_as_there_are(strata):
     assert (np.sort(kinds, 1) == np.sort(strata)).all()
 
 
+@pytest.mark.parametrize("by, lrs, seeds, told", [
+    ((), (.1, .2), (0, 0, 0), "1"),                             # one and the same run three times
+    ((), (.1, .2), (0, 1), "2"),
+    ("algo", (.1, .2, .3), (0,), "1 in each of 3 settings"),    # a sweep: nothing is known of luck
+    ("algo", (.1, .2), (0, 1, 1), "2 in each of 2 settings"),
+])
+def test_only_different_seeds_of_a_setting_make_an_interval(tmp_path, by, lrs, seeds, told):
+    for lr in lrs:
+        for at, seed in enumerate(seeds):
+            rows = [dict(steps=step, eval_mean=100 * lr + seed + step) for step in (1, 2)]
+            run_by_hand(tmp_path, f"{lr}-{at}", rows, lr=lr, seed=seed)
+    runs = rlbench.Runs(tmp_path)
+    several = len(set(seeds)) > 1
+    for line in runs.paper(by=by).text().splitlines()[2:]:
+        cells = line.split(" | ")
+        assert cells[2] == told and ("[" in cells[5]) == several and "**" not in line
+    for band in runs.curves(by=by).panels["greedy"]:
+        assert (band.low < band.high).all() == several
+        assert (band.low == band.high).all() != several
+        assert set(band.counts) == {len(set(seeds))}
+
+
 # ---- curves
 
 curve = st.dictionaries(st.integers(0, 400), numbers, min_size=1, max_size=12).map(lambda found: sorted(found.items()))
@@ -123,7 +145,7 @@ def test_curves_are_read_off_where_all_of_them_are_and_straight_between_points(d
 @given(st.lists(curve, min_size=1, max_size=3))
 def test_a_line_lies_within_its_interval_and_that_within_its_runs(drawn):
     curves = [tuple(np.array(points, float).T) for points in drawn]
-    band = band_of(RunGroup("a", [None] * len(curves), (0,) * len(curves)), curves)
+    band = band_of(RunGroup("a", [None] * len(curves), (0,) * len(curves), tuple(range(len(curves)))), curves)
     if not len(band.x): return
     values = read_off(curves, band.x)
     slack = 1e-6 * (1 + np.abs(values).max())

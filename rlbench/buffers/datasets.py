@@ -14,6 +14,7 @@ import hashlib
 import json
 import math
 import os
+from itertools import chain
 from numbers import Integral
 
 import numpy as np
@@ -275,13 +276,59 @@ def read_row(path, file, number, promised):
         raise FileProblem(f"{path}: line {number + 2} is not JSON; {promised} rows were promised, "
                           "so the file is damaged or cut short") from None
 
+# %% ../../nbs/3_buffers/36_datasets.ipynb #a2730019
+def unnested(values, shape):
+    "The numbers of lists (B, *shape), one after the other; ValueError where they are nested otherwise"
+    for length in shape:
+        if not all(type(value) is list and len(value) == length for value in values):
+            raise ValueError("nested otherwise")
+        values = list(chain.from_iterable(values))
+    return values
+
+# %% ../../nbs/3_buffers/36_datasets.ipynb #609068c8
+PLAIN = dict(b={bool, int}, i={int, float}, u={int, float}, f={int, float})     # what stands for each kind in JSON
+
+def as_numbers(values, kind):
+    "Plain values as an array of a kind; ValueError or OverflowError where one would not stay what it is"
+    family = np.dtype(kind).kind
+    if not set(map(type, values)) <= PLAIN[family]:
+        raise ValueError("of another kind")
+    with np.errstate(over="ignore", invalid="ignore"):
+        column = np.array(values, kind)
+    if family == "f":
+        changed = np.isinf(column) & ~np.isinf(np.array(values, float))
+    else:
+        changed = column != np.array(values)
+    if changed.any(): raise ValueError("not what it was")
+    return column
+
 # %% ../../nbs/3_buffers/36_datasets.ipynb #e1f00013
 def column_of(lines, name, kind, shape):
     "A column (B, ...) of parsed lines; ValueError where a line has another one"
     try:
-        return np.array([get_column(line, name) for line in lines], kind).reshape(len(lines), *shape)
-    except (KeyError, TypeError, ValueError, OverflowError) as problem:
-        raise ValueError(f"column {name!r} is not {kind} of shape {shape} throughout ({problem})") from None
+        values = unnested([get_column(line, name) for line in lines], shape)
+        return as_numbers(values, kind).reshape(len(lines), *shape)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise ValueError(f"column {name!r} is not {kind} of shape {shape} throughout") from None
+
+# %% ../../nbs/3_buffers/36_datasets.ipynb #2b740d63
+WORDS_OF_KINDS = dict(b="true or false", i="a whole number", u="a whole number", f="a number")
+
+def told_column(line, name, kind, shape):
+    "What a line has in a column, and what was expected, in words"
+    try: there = f"is {json.dumps(get_column(line, name))}"
+    except (KeyError, TypeError): there = "is not there"
+    if len(there) > 60: there = f"{there[:59]}…"
+    lists = f"lists of shape {shape}, each entry " if shape else ""
+    return f"column {name!r} {there}, expected {lists}{WORDS_OF_KINDS[np.dtype(kind).kind]} ({kind})"
+
+# %% ../../nbs/3_buffers/36_datasets.ipynb #6e5defb7
+def check_each(path, numbers, lines, column):
+    "FileProblem at the first of these lines that has another column (name, kind, shape)"
+    for number, line in zip(numbers, lines):
+        try: column_of([line], *column)
+        except ValueError:
+            raise FileProblem(f"{path}: line {number + 2}: {told_column(line, *column)}") from None
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #e1f00015
 def read_blocks(path, head, file):
@@ -291,9 +338,9 @@ def read_blocks(path, head, file):
         rows = Batch()
         for name, (kind, shape) in head["columns"].items():
             try: set_column(rows, name, column_of(lines, name, kind, shape))
-            except ValueError as problem:
-                where = f"lines {numbers[0] + 2} to {numbers[-1] + 2}"
-                raise FileProblem(f"{path}: {where}: {problem}") from None
+            except ValueError:
+                check_each(path, numbers, lines, (name, kind, shape))
+                raise
         yield rows
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #06359c78

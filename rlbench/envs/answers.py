@@ -327,7 +327,10 @@ class AnsweringVecEnv(Around):
         return seen
 
     def step(self, acts):
+        chosen = snapshot(acts)
         steps = self.inner.step(acts)
+        if not same(acts, chosen):
+            self.refuse("step wrote into the actions that it was given; change a copy of them")
         if not same(self.shown, self.was):
             self.refuse("step wrote into observations that were shown before; give new arrays every time")
         self.check_named("step", steps)

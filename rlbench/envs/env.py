@@ -215,7 +215,7 @@ def replay(env, seed, actions, note,
     if start is not None: obs = begin_at(env, start)
     over = False
     for action in actions:
-        obs, rew, term, trunc, _ = answer = env.step(action)
+        obs, rew, term, trunc, _ = answer = env.step(snapshot(action))        # it may write into what it is given
         note(action, answer)
         over = over or is_over(env, term, trunc)
     return obs, over
@@ -453,6 +453,7 @@ class EnvList(Replayed):
         self.observation_space = self.behaviours[AGENT].observation_space
         self.action_space = self.behaviours[AGENT].action_space
         self.discrete = isinstance(self.action_space, gym.spaces.Discrete)
+        self.own = int if self.discrete else snapshot     # an action into which the environment may write
         self.everyone = np.ones(num_envs, bool)           # all rows are transitions here
 
     def singles(self, act):
@@ -492,7 +493,7 @@ class EnvList(Replayed):
         term, trunc = np.empty((2, self.num_envs), bool)
         for i, act in enumerate(self.singles(acts[AGENT])):
             self.taken[i].append(act)
-            next_obs[i], rew[i], term[i], trunc[i], _ = self.envs[i].step(act)
+            next_obs[i], rew[i], term[i], trunc[i], _ = self.envs[i].step(self.own(act))
         trunc &= ~term
         first = term | trunc
         self.obs = next_obs.copy()

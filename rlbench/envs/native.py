@@ -173,7 +173,7 @@ class NativeVec(KeptVector):
     def step(self, acts):
         "One step everywhere; where an episode ended, the next one begins as the mode says"
         valid = ~self.ended
-        obs, rew, term, trunc, info = self.env.step(as_taken(self.action_space, acts[AGENT]))
+        obs, rew, term, trunc, info = self.env.step(as_taken(self.action_space, snapshot(acts[AGENT])))
         next_obs = self.own(obs)
         term = np.array(term)
         trunc = np.array(trunc) & ~term

@@ -65,7 +65,7 @@ def played(vec, seed, steps):
     ends = 0
     for n in range(steps):
         acts = choose(seen)
-        answers = vec.step(acts)
+        answers = vec.step(snapshot(acts))
         yield acts, copy.deepcopy(answers)
         seen = {name: answer.obs for name, answer in answers.items()}
         ends += sum(len(answer.ended) for answer in answers.values())

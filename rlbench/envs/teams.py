@@ -110,7 +110,7 @@ class TeamList(TeamRows):
         for i, env in enumerate(self.envs):
             acted = self.told(acts, i)
             self.taken[i].append(acted)
-            seen, paid, ended, cut, _ = env.step(acted)
+            seen, paid, ended, cut, _ = env.step(snapshot(acted))
             self.fill(next_obs, i, seen)
             over = not env.agents
             for agent in seen:

@@ -8,13 +8,14 @@ __all__ = ['TEXTS', 'stands_out', 'paper_rows', 'PaperTable']
 # %% ../../../nbs/8_lab/6_runs/13_paper.ipynb #0923df79
 import html
 import re
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
 
-from ...core.intervals import iqm, iqm_interval
+from ...core.intervals import iqm, iqm_interval, seed_means
 from ...core.words import check_word
-from .run_table import run_cell
+from .run_table import run_cell, seed_words, seeds_of
 
 # %% ../../../nbs/8_lab/6_runs/13_paper.ipynb #eba3f858
 LEAST_SEEDS = 3         # for an interval that can be held against another
@@ -23,17 +24,18 @@ class PaperRow(NamedTuple):
     "A group of runs in an environment"
     env: str
     label: str
-    scores: np.ndarray      # (n,) one for each seed
-    low: float              # end of the interval of the interquartile mean
+    scores: np.ndarray      # (n,) one for each seed of each setting
+    low: float              # end of the interval of the interquartile mean; nan where there is none
     high: float
     steps: str
+    counts: tuple           # how many seeds each of its settings has
     best: bool = False      # better than all others in its environment, beyond doubt
 
 # %% ../../../nbs/8_lab/6_runs/13_paper.ipynb #3d271fb3
 def stands_out(row, others):
     "Whether a row lies above all others, beyond doubt"
     rows = [row, *others]
-    enough = min(len(one.scores) for one in rows) >= LEAST_SEEDS
+    enough = min(min(one.counts) for one in rows) >= LEAST_SEEDS
     return bool(others) and enough and all(row.low > other.high for other in others)
 
 # %% ../../../nbs/8_lab/6_runs/13_paper.ipynb #e526a9ea
@@ -54,6 +56,15 @@ def others_there(row, rows):
     "The other rows of its environment"
     return [other for other in rows if other.env == row.env and other is not row]
 
+# %% ../../../nbs/8_lab/6_runs/13_paper.ipynb #3229124c
+def paper_row(env, label, lines, strata, score):
+    "A PaperRow of some runs, each of which is of one of the strata"
+    every = np.array([line[score] for line in lines], float)
+    scores, kinds = seed_means(every, strata, seeds_of(lines))
+    counts = tuple(Counter(kinds).values())
+    low, high = iqm_interval(scores, kinds) if min(counts) > 1 else (np.nan, np.nan)
+    return PaperRow(env, label, scores, low, high, table_steps(lines), counts)
+
 # %% ../../../nbs/8_lab/6_runs/13_paper.ipynb #9fdb1e99
 def paper_rows(groups, score):
     "A PaperRow for every group of runs in every environment, those that stand out marked"
@@ -61,10 +72,8 @@ def paper_rows(groups, score):
     for group in groups:
         for env in dict.fromkeys(line["env"] for line in group.lines):
             there = [(line, kind) for line, kind in zip(group.lines, group.strata) if line["env"] == env]
-            scores = np.array([line[score] for line, _ in there], float)
-            ends = iqm_interval(scores, [kind for _, kind in there])
             label = group.label.removeprefix(str(env)).strip() or str(there[0][0]["algo"])
-            rows.append(PaperRow(env, label, scores, *ends, table_steps([line for line, _ in there])))
+            rows.append(paper_row(env, label, *zip(*there), score))
     rows.sort(key=lambda row: row.env)
     return [row._replace(best=stands_out(row, others_there(row, rows))) for row in rows]
 
@@ -75,11 +84,11 @@ def score_text(x):
 
 # %% ../../../nbs/8_lab/6_runs/13_paper.ipynb #9239e9b8
 def paper_cells(row):
-    "The cells of a row as words; the interval only where there are several seeds"
+    "The cells of a row as words"
     middle = score_text(iqm(row.scores))
-    ends = f"{middle} [{score_text(row.low)}, {score_text(row.high)}]"
-    return [row.env, row.label, str(len(row.scores)), row.steps, score_text(np.median(row.scores)),
-            ends if len(row.scores) > 1 else middle, score_text(row.scores.min())]
+    ends = "" if np.isnan(row.low) else f" [{score_text(row.low)}, {score_text(row.high)}]"
+    return [row.env, row.label, seed_words(row.counts), row.steps, score_text(np.median(row.scores)),
+            f"{middle}{ends}", score_text(row.scores.min())]
 
 # %% ../../../nbs/8_lab/6_runs/13_paper.ipynb #30b36a93
 PAPER_HEADS = "environment", "runs", "seeds", "steps", "median", "IQM [95 %]", "worst"
@@ -159,5 +168,5 @@ class PaperTable:
         what = dict(greedy="mean return of the last greedy evaluation", best="mean return of the best evaluation")
         told = what.get(self.score, "mean return of the last episodes in training")
         return (f"{told[0].upper()}{told[1:]} of each seed. IQM: mean of the middle half of the seeds, with a 95 % "
-                f"interval by drawing the seeds anew. Bold: above all others by more than their intervals, from at "
-                f"least {LEAST_SEEDS} seeds each.")
+                "interval by drawing the seeds of each setting anew; none where a setting has only one. Bold: above "
+                f"all others by more than their intervals, from at least {LEAST_SEEDS} seeds of each setting.")

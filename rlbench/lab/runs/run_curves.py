@@ -6,6 +6,7 @@
 __all__ = ['OVER', 'RETURNS', 'Band', 'band_of', 'figure_of_bands', 'RunCurves']
 
 # %% ../../../nbs/8_lab/6_runs/12_run_curves.ipynb #44f7f0db
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +14,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from ...core.intervals import iqm, iqm_interval
+from ...core.intervals import iqm, iqm_interval, seed_means
 from ...core.words import check_word
 from ..pictures.drawing import small_png
 from ..pictures.figures import as_image, dress, prepare_axes
 from .run_files import finite_number
-from .run_table import RunGroup
+from .run_table import RunGroup, seed_words
 from ..pictures.scene import FACES, SERIES
 
 # %% ../../../nbs/8_lab/6_runs/12_run_curves.ipynb #85fc43e7
@@ -52,8 +53,9 @@ class Band(NamedTuple):
     singles: list       # (x, y) of every run that has points
     x: np.ndarray       # (T,)
     middle: np.ndarray
-    low: np.ndarray
+    low: np.ndarray     # where there is no interval, the line itself
     high: np.ndarray
+    counts: tuple       # how many seeds each of its settings has
 
     @property
     def last(self):
@@ -62,16 +64,19 @@ class Band(NamedTuple):
 
 # %% ../../../nbs/8_lab/6_runs/12_run_curves.ipynb #2e281409
 def band_of(group, curves): # [(x, y), …] of its runs
-    "A group of runs as a line; of a single run it is the run itself"
+    "A group of runs as a line, with an interval where each of its settings has several seeds"
     there = [at for at, (x, _) in enumerate(curves) if len(x)]
     singles = [curves[at] for at in there]
     places = common_places(singles) if singles else np.zeros(0)
     values = read_off(singles, places).reshape(len(singles), len(places))
     if not len(places):
-        return Band(group, singles, places, places, places, places)
-    strata = [group.strata[at] for at in there]
-    low, high = iqm_interval(values, strata) if len(singles) > 1 else (values[0], values[0])
-    return Band(group, singles, places, iqm(values.T), low, high)
+        return Band(group, singles, places, places, places, places, (len(singles),))
+    known = [(group.strata[at], group.seeds[at]) for at in there]
+    means, strata = seed_means(values, *zip(*known))
+    counts = tuple(Counter(strata).values())
+    middle = iqm(means.T)
+    low, high = iqm_interval(means, strata) if min(counts) > 1 else (middle, middle)
+    return Band(group, singles, places, middle, low, high, counts)
 
 # %% ../../../nbs/8_lab/6_runs/12_run_curves.ipynb #e01d3688
 STROKES = "-", "--", "-.", ":"
@@ -93,8 +98,7 @@ def draw_band(ax, band, tone, dash):
     "A line, its interval, and a point where there is only one"
     ax.fill_between(band.x, band.low, band.high, color=tone, alpha=.18, linewidth=0)
     mark = "o" if len(band.x) == 1 else None
-    seeds = len(band.singles)
-    label = f"{band.group.label} ({seeds} seed{'s' * (seeds != 1)})"
+    label = f"{band.group.label} ({seed_words(band.counts, ' seed')})"
     return ax.plot(band.x, band.middle, dash, color=tone, linewidth=2, marker=mark, label=label)
 
 # %% ../../../nbs/8_lab/6_runs/12_run_curves.ipynb #106a2503

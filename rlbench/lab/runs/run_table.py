@@ -58,6 +58,7 @@ class RunGroup(NamedTuple):
     label: str      # in what it differs from the others, in words
     lines: list
     strata: tuple   # for each run, a number for its settings: one and the same unless several are pooled
+    seeds: tuple    # for each run, its seed; where nobody knows it, a name of its own
 
 # %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #8513f1b3
 def group_label(line, names):
@@ -85,6 +86,11 @@ def strata_of(lines, names):
     order = list(dict.fromkeys(keys))
     return tuple(map(order.index, keys))
 
+# %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #0c8c3e3a
+def seeds_of(lines):
+    "For each run its seed; where nobody knows it, a name of its own"
+    return tuple(f"run {at}" if line["seed"] is None else line["seed"] for at, line in enumerate(lines))
+
 # %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #a75bb4ae
 def run_groups(lines, names=None):
     "[RunGroup, …] of the runs that are alike in these names, or, with none, in all but the seed"
@@ -94,7 +100,17 @@ def run_groups(lines, names=None):
     groups = {}
     for line in sorted(lines, key=lambda line: list(map(sorting_key, map(line.__getitem__, by)))):
         groups.setdefault(key_of(line, by), []).append(line)
-    return [RunGroup(group_label(some[0], by), some, strata_of(some, differ)) for some in groups.values()]
+    return [RunGroup(group_label(some[0], by), some, strata_of(some, differ), seeds_of(some))
+            for some in groups.values()]
+
+# %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #0ef5c5dc
+def seed_words(counts,   # of the seeds of each setting
+               unit=""): # of one of them
+    "How many seeds there are, in words"
+    ends = dict.fromkeys((min(counts), max(counts)))
+    plural = "s" if unit and max(counts) != 1 else ""
+    each = f" in each of {len(counts)} settings" if len(counts) > 1 else ""
+    return f"{' to '.join(map(str, ends))}{unit}{plural}{each}"
 
 # %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #43d51436
 def texts_name(name):
