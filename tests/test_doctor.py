@@ -1,4 +1,5 @@
 "The doctor looks at every algorithm, changes nothing, names what is wrong, and says nothing where nothing is"
+import re
 import time
 import warnings
 
@@ -297,6 +298,14 @@ def test_a_long_series_keeps_its_only_peak():
 def test_a_finding_on_the_page_is_text():
     told = finding_html(Finding("<img src=x>", "<img src=x>", "why", "what", 1., {}), {"<img src=x>": np.ones(3)})
     assert "<img" not in told and "&lt;img" in told
+
+
+def test_the_picture_of_a_finding_says_nothing_about_the_rest_of_the_page():
+    finding = Finding("strange_rate", "seen", "why", "what", 1., {})
+    for numbers in (np.arange(3.), np.full(9, np.nan), np.zeros(0), np.zeros(9999)):
+        told = finding_html(finding, {"return": numbers, "reward": numbers})
+        assert "<svg" in told and ">return</text>" in told and "nan" not in told
+        assert "<style" not in told and not re.search(r"\bid=", told)     # both hold for all pictures around it
 
 
 class Unended(R2D2):

@@ -7,19 +7,16 @@ __all__ = ['finding_html', 'DoctorPanel']
 
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #ae2b55bf
 import html
-import io
 from functools import partial
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
 from ..pictures import widgets
 from ..pictures.components import button, close_widgets, reveal, styled
 from .controls import captioned
-from ..pictures.drawing import BLUE, ORANGE
+from ..pictures.drawing import BLUE, ORANGE, span_of
 from .fields import caption_html, outcome_html, panel
-from ..pictures.figures import prepare_axes
+from ..pictures.figures import Picture, cover
 from ..time.journal import keyword_text
 
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #5d676388
@@ -34,32 +31,28 @@ def thinned(values): # (n,)
     return np.repeat(ends, 2), np.array([(part.min(), part.max()) for part in parts]).ravel()
 
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #6fe8b2a4
-WORDS_COLOUR = "#7f7f81"     # in the picture's file; on the page that of the words around it
 FILLS = BLUE, ORANGE
+LINE = 14       # pixels between two names
 
-def figure_of(numbers): # {what: (n,)}
-    "Series of numbers, one after another"
-    figure = Figure((2.4, 1.3), layout="constrained")
-    ax = figure.subplots()
-    for (name, values), fill in zip(numbers.items(), FILLS):
-        x, y = thinned(values)
-        ax.plot(x, y, ".-" if len(x) < 40 else "-", color=fill, linewidth=1, markersize=4, label=name)
-    ax.autoscale_view()
-    prepare_axes(ax, "one after another", "", 4)
-    ax.tick_params(colors=WORDS_COLOUR)
-    ax.xaxis.label.set_color(WORDS_COLOUR)
-    for spine in ax.spines.values(): spine.set_color(WORDS_COLOUR)
-    figure.legend(loc="outside upper left", fontsize=8, labelcolor=WORDS_COLOUR, frameon=False, ncols=2)
-    return figure
-
-# %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #03232b2e
-def svg_of(figure):
-    "A figure as SVG for a page"
-    text = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "rlbench"}):
-        figure.savefig(text, format="svg", transparent=True, metadata=dict(Date=None))
-    drawn = text.getvalue()
-    return drawn[drawn.index("<svg"):].replace(WORDS_COLOUR, "currentColor")
+def sheet_of(numbers): # {what: (n,)}
+    "Series of numbers, one after another, below their names"
+    shown = [(name, *thinned(values), fill) for (name, values), fill in zip(numbers.items(), FILLS)]
+    above = LINE * len(shown)
+    picture = Picture(240, 116 + above)
+    ax = picture.axes(30, top=8 + above, xlabel="one after another")
+    for name, x, y, fill in shown:
+        for style in ("-", ".") if len(x) < 40 else ("-",):
+            [curve] = ax.plot(x, y, style, color=fill, linewidth=1)
+            picture.add(curve, ax)
+    last = max(1, *(len(values) - 1 for values in numbers.values()))
+    low, high = span_of(np.concatenate([y for _, _, y, _ in shown]))
+    picture.limits(ax, cover(None, 0, last), cover(None, low, high))
+    sheet = picture.draw()
+    for at, (name, _, _, fill) in enumerate(shown):
+        y = LINE * (at + .5)
+        sheet.pen.line((2, y, 16, y), fill, 2)
+        sheet.text(21, y, name, "lm")
+    return sheet
 
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #2605f409
 def numbers_behind(finding, trainer, who):
@@ -71,7 +64,7 @@ def numbers_behind(finding, trainer, who):
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #ef1a9c81
 def finding_html(finding, numbers):
     "A finding in words and a picture"
-    picture = svg_of(figure_of(numbers)) if numbers else ""
+    picture = f"<div class='rl-pane'>{sheet_of(numbers).svg}</div>" if numbers else ""
     lines = [("b", finding.name.replace("_", " ")), *(("p", text) for text in finding.sentences)]
     words = [f"<{tag}>{html.escape(text)}</{tag}>" for tag, text in lines]
     name, seen, *more = words
