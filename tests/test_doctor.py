@@ -24,11 +24,14 @@ from rlbench.core.batch import Batch
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.lab.page.clinic import finding_html, thinned
+from rlbench.lab.pictures.components import is_revealed
+from rlbench.lab.time.owner import promise
 from rlbench.training.doctor.diagnosis import CHECKS, Diagnosis
 from rlbench.training.doctor.findings import Finding
 from rlbench.training.learner import NotFinite
 from rlbench.training.record import record
 from tests.cases import ONE_EACH
+from tests.test_player import eventually
 
 QUICK = ["reward: always 0", "observation: one dimension large", "action: ignored, Box", "limit: reported as an end",
          "ent_coef: 5", "learning_starts: never", "loss cut off"]
@@ -276,6 +279,24 @@ def test_the_panel_shows_findings_and_what_came_of_the_advice(monkeypatch):
     for place in places.children: place.click()
     assert "with it" in outcome.value and "without" in outcome.value
     assert same(wb.trainer.snapshot(), before)
+    wb.close()
+
+
+def test_trying_the_advice_says_so_and_can_be_stopped(monkeypatch):
+    monkeypatch.setattr("rlbench.lab.page.clinic.TRIED", 10**9)
+    wb = rlbench.Workbench("CartPole-v1", "ppo")
+    asked = promise()
+    finding = Finding("strange_rate", "seen", "why", "what", 1., dict(lr=.1))
+    asked.set_result(Diagnosis(wb.trainer.diagnose(steps=50).evidence, [finding], early="Too early."))
+    panel = wb.page.doctor
+    panel.tell(asked)
+    assert "after 0 steps: one thing. Too early." in panel.said.value
+    _, places, outcome = panel.list.children[0].children
+    places.children[0].click()
+    assert "two runs of 1,000,000,000 steps" in outcome.value and is_revealed(panel.trials.stop)
+    panel.trials.stop.click()
+    eventually(lambda: "stopped before" in outcome.value)
+    assert not is_revealed(panel.trials.stop)
     wb.close()
 
 
