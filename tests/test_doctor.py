@@ -1,4 +1,5 @@
 "The doctor looks at every algorithm, changes nothing, names what is wrong, and says nothing where nothing is"
+import re
 import time
 import warnings
 
@@ -23,11 +24,14 @@ from rlbench.core.batch import Batch
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.lab.page.clinic import finding_html, thinned
+from rlbench.lab.pictures.components import is_revealed
+from rlbench.lab.time.owner import promise
 from rlbench.training.doctor.diagnosis import CHECKS, Diagnosis
 from rlbench.training.doctor.findings import Finding
 from rlbench.training.learner import NotFinite
 from rlbench.training.record import record
 from tests.cases import ONE_EACH
+from tests.test_player import eventually
 
 QUICK = ["reward: always 0", "observation: one dimension large", "action: ignored, Box", "limit: reported as an end",
          "ent_coef: 5", "learning_starts: never", "loss cut off"]
@@ -278,6 +282,24 @@ def test_the_panel_shows_findings_and_what_came_of_the_advice(monkeypatch):
     wb.close()
 
 
+def test_trying_the_advice_says_so_and_can_be_stopped(monkeypatch):
+    monkeypatch.setattr("rlbench.lab.page.clinic.TRIED", 10**9)
+    wb = rlbench.Workbench("CartPole-v1", "ppo")
+    asked = promise()
+    finding = Finding("strange_rate", "seen", "why", "what", 1., dict(lr=.1))
+    asked.set_result(Diagnosis(wb.trainer.diagnose(steps=50).evidence, [finding], early="Too early."))
+    panel = wb.page.doctor
+    panel.tell(asked)
+    assert "after 0 steps: one thing. Too early." in panel.said.value
+    _, places, outcome = panel.list.children[0].children
+    places.children[0].click()
+    assert "two runs of 1,000,000,000 steps" in outcome.value and is_revealed(panel.trials.stop)
+    panel.trials.stop.click()
+    eventually(lambda: "stopped before" in outcome.value)
+    assert not is_revealed(panel.trials.stop)
+    wb.close()
+
+
 def test_the_panel_says_why_it_cannot_look():
     cast = dict(chaser="dqn", runner=Trainer("rlbench/Chase-v0", "ppo", n_steps=16).actors["runner"])
     wb = rlbench.Workbench("rlbench/Chase-v0", cast, driver="sync")
@@ -297,6 +319,14 @@ def test_a_long_series_keeps_its_only_peak():
 def test_a_finding_on_the_page_is_text():
     told = finding_html(Finding("<img src=x>", "<img src=x>", "why", "what", 1., {}), {"<img src=x>": np.ones(3)})
     assert "<img" not in told and "&lt;img" in told
+
+
+def test_the_picture_of_a_finding_says_nothing_about_the_rest_of_the_page():
+    finding = Finding("strange_rate", "seen", "why", "what", 1., {})
+    for numbers in (np.arange(3.), np.full(9, np.nan), np.zeros(0), np.zeros(9999)):
+        told = finding_html(finding, {"return": numbers, "reward": numbers})
+        assert "<svg" in told and ">return</text>" in told and "nan" not in told
+        assert "<style" not in told and not re.search(r"\bid=", told)     # both hold for all pictures around it
 
 
 class Unended(R2D2):

@@ -7,19 +7,16 @@ __all__ = ['finding_html', 'DoctorPanel']
 
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #ae2b55bf
 import html
-import io
 from functools import partial
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
 from ..pictures import widgets
 from ..pictures.components import button, close_widgets, reveal, styled
 from .controls import captioned
-from ..pictures.drawing import BLUE, ORANGE
+from ..pictures.drawing import BLUE, ORANGE, span_of
 from .fields import caption_html, outcome_html, panel
-from ..pictures.figures import prepare_axes
+from ..pictures.figures import Picture, cover
 from ..time.journal import keyword_text
 
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #5d676388
@@ -34,32 +31,28 @@ def thinned(values): # (n,)
     return np.repeat(ends, 2), np.array([(part.min(), part.max()) for part in parts]).ravel()
 
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #6fe8b2a4
-WORDS_COLOUR = "#7f7f81"     # in the picture's file; on the page that of the words around it
 FILLS = BLUE, ORANGE
+ROW = 14       # pixels between two names
 
-def figure_of(numbers): # {what: (n,)}
-    "Series of numbers, one after another"
-    figure = Figure((2.4, 1.3), layout="constrained")
-    ax = figure.subplots()
-    for (name, values), fill in zip(numbers.items(), FILLS):
-        x, y = thinned(values)
-        ax.plot(x, y, ".-" if len(x) < 40 else "-", color=fill, linewidth=1, markersize=4, label=name)
-    ax.autoscale_view()
-    prepare_axes(ax, "one after another", "", 4)
-    ax.tick_params(colors=WORDS_COLOUR)
-    ax.xaxis.label.set_color(WORDS_COLOUR)
-    for spine in ax.spines.values(): spine.set_color(WORDS_COLOUR)
-    figure.legend(loc="outside upper left", fontsize=8, labelcolor=WORDS_COLOUR, frameon=False, ncols=2)
-    return figure
-
-# %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #03232b2e
-def svg_of(figure):
-    "A figure as SVG for a page"
-    text = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "rlbench"}):
-        figure.savefig(text, format="svg", transparent=True, metadata=dict(Date=None))
-    drawn = text.getvalue()
-    return drawn[drawn.index("<svg"):].replace(WORDS_COLOUR, "currentColor")
+def sheet_of(numbers): # {what: (n,)}
+    "Series of numbers, one after another, below their names"
+    shown = [(name, *thinned(values), fill) for (name, values), fill in zip(numbers.items(), FILLS)]
+    above = ROW * len(shown)
+    picture = Picture(240, 116 + above)
+    ax = picture.axes(30, top=8 + above, xlabel="one after another")
+    for name, x, y, fill in shown:
+        for style in ("-", ".") if len(x) < 40 else ("-",):
+            [curve] = ax.plot(x, y, style, color=fill, linewidth=1)
+            picture.add(curve, ax)
+    last = max(1, *(len(values) - 1 for values in numbers.values()))
+    low, high = span_of(np.concatenate([y for _, _, y, _ in shown]))
+    picture.limits(ax, cover(None, 0, last), cover(None, low, high))
+    sheet = picture.draw()
+    for at, (name, _, _, fill) in enumerate(shown):
+        y = ROW * (at + .5)
+        sheet.pen.line((2, y, 16, y), fill, 2)
+        sheet.text(21, y, name, "lm")
+    return sheet
 
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #2605f409
 def numbers_behind(finding, trainer, who):
@@ -71,7 +64,7 @@ def numbers_behind(finding, trainer, who):
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #ef1a9c81
 def finding_html(finding, numbers):
     "A finding in words and a picture"
-    picture = svg_of(figure_of(numbers)) if numbers else ""
+    picture = f"<div class='rl-pane'>{sheet_of(numbers).svg}</div>" if numbers else ""
     lines = [("b", finding.name.replace("_", " ")), *(("p", text) for text in finding.sentences)]
     words = [f"<{tag}>{html.escape(text)}</{tag}>" for tag, text in lines]
     name, seen, *more = words
@@ -92,10 +85,50 @@ def advised(finding, ask):
     "A button for each place that the advice can be tried from, and what came of it; nothing where no setting helps"
     if not finding.changes: return []
     outcome = widgets.HTML("")
-    tip = f"two runs of {TRIED:,} steps, one of them with {keyword_text(finding.changes)}"
+    tip = f"two runs of {TRIED:,} steps each, one of them with {keyword_text(finding.changes)}"
     places = [button(words, f"try-{place}", tip, partial(ask, outcome, afresh))
               for place, (words, afresh) in BEGINNINGS.items()]
     return [captioned("", *places), outcome]
+
+# %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #c5845198
+def trying_words():
+    return f"trying it: two runs of {TRIED:,} steps each. Everything else waits until they are done, or stopped …"
+
+def tried_words(tried): # None: given up
+    "What came of some advice, in words"
+    if tried is None: return "stopped before both runs were done"
+    return f"{tried.changed:.4g} with it, {tried.as_it_was:.4g} without"
+
+# %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #524e1455
+class Trials:
+    "Two runs beside the run in hand, and a button that ends them"
+
+    def __init__(self, player):
+        self.player = player
+        self.open = 0               # how many are under way, or wait for their turn
+        self.given_up = False       # all of them
+        self.stop = reveal(button("stop trying", "try-stop", "give up both runs", self.give_up, icon="stop"), False)
+
+    def begin(self, diagnosis, number, # of the finding
+              outcome, afresh):        # where to say how it went, and both from the start?
+        "Take some advice in a run beside this one"
+        outcome.value = caption_html(trying_words())
+        if not self.open: self.given_up = False
+        self.open += 1
+        reveal(self.stop)
+        given_up = lambda: self.given_up
+        asked = self.player.look(lambda trainer: diagnosis.try_it(number, TRIED, afresh, given_up))
+        asked.add_done_callback(lambda asked: self.tell(asked, outcome))
+
+    def give_up(self):
+        "Enough of both runs"
+        self.given_up = True
+
+    def tell(self, asked, outcome):
+        "Say what came of it"
+        self.open -= 1
+        reveal(self.stop, self.open)
+        outcome.value = outcome_html(asked, "" if asked.exception() else tried_words(asked.result()))
 
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #1a1afa03
 class DoctorPanel:
@@ -108,8 +141,9 @@ class DoctorPanel:
         tip = "let the policy act elsewhere for some seconds, and look for what may be wrong"
         self.look = button("why does it not learn?", "examine", tip, self.examine, icon="stethoscope")
         self.said = styled(widgets.HTML(""), "rl-doctor-said")
+        self.trials = Trials(player)
         self.list = styled(widgets.VBox(), "rl-findings")
-        self.widget = panel("Why does it not learn?", "rl-doctor", self.said, self.list)
+        self.widget = panel("Why does it not learn?", "rl-doctor", self.said, self.list, self.trials.stop)
         reveal(self.widget, False)               # until somebody asks
 
     def examine(self, who=None, **how):
@@ -127,7 +161,7 @@ class DoctorPanel:
             self.said.value = outcome_html(asked, "")
             return
         self.diagnosis = asked.result()
-        self.said.value = caption_html(f"{found_words(self.diagnosis)} {self.diagnosis.warning}")
+        self.said.value = caption_html(f"{found_words(self.diagnosis)}. {self.diagnosis.warning}".strip())
         before = self.list.children
         self.list.children = [self.card(number) for number in range(len(self.diagnosis))]
         close_widgets(*before)
@@ -137,14 +171,4 @@ class DoctorPanel:
         evidence = self.diagnosis.evidence
         numbers = numbers_behind(finding, evidence.trainer, evidence.who)
         words = widgets.HTML(finding_html(finding, numbers))
-        return widgets.VBox([words, *advised(finding, partial(self.try_it, number))])
-
-    def try_it(self, number, outcome, afresh):
-        "Take the advice in a run beside this one, and say what came of it"
-        outcome.value = caption_html(f"two runs of {TRIED:,} steps …")
-        asked = self.player.look(lambda trainer: self.diagnosis.try_it(number, TRIED, afresh))
-        asked.add_done_callback(lambda asked: self.outcome_of(asked, outcome))
-
-    def outcome_of(self, asked, outcome):
-        tried = None if asked.exception() else asked.result()
-        outcome.value = outcome_html(asked, tried and f"{tried.changed:.4g} with it, {tried.as_it_was:.4g} without")
+        return widgets.VBox([words, *advised(finding, partial(self.trials.begin, self.diagnosis, number))])

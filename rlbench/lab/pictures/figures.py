@@ -89,8 +89,9 @@ THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 # %% ../../../nbs/8_lab/1_pictures/13_figures.ipynb #e3b2b17b
 def tick_words(ticks):
-    "Ticks as words, alike in their decimals; thousands as k"
+    "Ticks as words, alike in their decimals; thousands as k, very small ones by their power of ten"
     highest = max(map(abs, ticks), default=0)
+    if 0 < highest < 1e-5: return [f"{tick:.3g}" for tick in ticks]
     unit, letter = next((one for one in THOUSANDS if highest >= 10 * one[0]), (1, ""))
     step = (ticks[1] - ticks[0]) / unit if len(ticks) > 1 else highest / unit or 1
     decimals = min(6, max(0, -math.floor(math.log10(abs(step)) + 1e-9)))

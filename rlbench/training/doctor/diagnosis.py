@@ -54,8 +54,8 @@ class Tried:
                 f"without {self.as_it_was:.4g})")
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #5d8931c5
-def both_runs(trainer, who, finding, steps, afresh):
-    "Both runs -> Tried"
+def both_runs(trainer, who, finding, steps, afresh, stop):
+    "Both runs -> Tried; None where they were given up"
     afresh = afresh or not all(trainer.config.known[who, name].live for name in finding.changes)
     as_it_is = {name: getattr(trainer.config.values[who], name) for name in finding.changes}
     ends = []
@@ -63,8 +63,9 @@ def both_runs(trainer, who, finding, steps, afresh):
         changes = {f"{who}.{name}": value for name, value in settings.items()}
         begin = trainer.fresh if afresh else trainer.fork
         with contextlib.closing(begin(**changes)) as twin:
-            twin.run(steps)
+            twin.run(steps, stop=stop)
             ends.append(twin.env.episodes[who].mean_return)
+    if stop and stop(): return None
     before = math.nan if afresh else trainer.env.episodes[who].mean_return
     return Tried(finding.name, finding.changes, steps, before, *ends)
 
@@ -97,15 +98,16 @@ class Diagnosis(list):
 
     def try_it(self, number=0,   # of the finding, 0 is the first
                steps=10_000,     # of each of the two runs
-               afresh=False):    # both from the start, where this run is beyond recovery
-        "Take a finding's advice in a run beside this one -> Tried; the run itself stays where it is"
+               afresh=False,     # both from the start, where this run is beyond recovery
+               stop=None):       # stop() -> whether to give it up
+        "Take a finding's advice in a run beside this one -> Tried, None if given up; the run itself stays where it is"
         if not -len(self) <= number < len(self):
             raise ConfigError(f"try_it: finding {number}, and there are {len(self)}")
         finding = self[number]
         if not finding.changes:
             raise ConfigError(f"try_it: no setting mends {finding.name}: {finding.advice}")
         steps = whole_number("try_it: steps", steps, low=1)
-        return both_runs(self.evidence.trainer, self.evidence.who, finding, steps, afresh)
+        return both_runs(self.evidence.trainer, self.evidence.who, finding, steps, afresh, stop)
 
     def table(self):
         "Findings as rows of text"
