@@ -467,6 +467,32 @@ def test_a_settled_planner_does_not_say_that_nothing_is_left(bench):            
     assert "Paused. Last: nothing yet. Next: environment step" in status(wb)
 
 
+@pytest.mark.parametrize("way", [("event", 12), ("update", 2), ("iteration", 1), ("episode", 1)])
+def test_who_goes_back_is_told_where_the_run_stands(bench, way):                        # noqa: F811
+    wb = bench("CartPole-v1", "ppo", views=["curve"], **SMALL)
+    wb.step(*way)
+    at, last = wb.timeline.at, re.search("Last: one [a-z]+", status(wb))[0]
+    wb.step("step", 2).rewind(at)
+    assert f"Paused at event {at}. {last}" in status(wb) and "nothing yet" not in status(wb)
+    wb.rewind(0)
+    assert "Ready. Last: nothing yet. Next: environment step" in status(wb)
+    wb.rewind(at)
+    assert f"Paused at event {at}. {last}" in status(wb)
+
+
+def test_a_fork_in_hand_and_a_file_are_not_said_to_have_done_nothing(bench, tmp_path):  # noqa: F811
+    wb = bench("CartPole-v1", "ppo", views=["curve"], **SMALL)
+    wb.step("update", 2).beside(lr=.1)
+    wb.go_on(list(wb.player.forks.known)[1])
+    assert f"Paused at event {wb.timeline.at}. Last: one update. Next: update 3" in status(wb)
+    wb.go_on(list(wb.player.forks.known)[0])
+    wb.drop(list(wb.player.forks.known)[1])
+    wb.save(tmp_path/"run.rlb").load(tmp_path/"run.rlb")
+    assert "Ready. Last: nothing since it was taken up. Next: update 3" in status(wb)
+    wb.step("step").rewind(0)
+    assert "Ready. Last: nothing since it was taken up. Next: update 3" in status(wb)
+
+
 class Dying(CartPoleEnv):
     "Its motor fails"
     alive = True

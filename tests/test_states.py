@@ -10,8 +10,9 @@ from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.envs.tabular import model_of, solve
 from rlbench.lab.views.hindsight_view import HindsightView
-from rlbench.lab.views.pins import Pins, pin, pins_of
-from rlbench.lab.views.pins_view import PinsView
+from rlbench.lab.pictures.scene import Line, Window, Words, width_of
+from rlbench.lab.views.pins import Pin, Pins, pin, pins_of
+from rlbench.lab.views.pins_view import PinsView, Stories
 from rlbench.lab.views.rollouts import rollout_from
 from rlbench.training.doctor.evidence import beliefs
 from rlbench.training.hindsight import value_against_return
@@ -185,6 +186,42 @@ def test_the_buttons_do_what_the_methods_do(bench):                             
     find(view(wb, "hindsight").widget, "rl-measure").click()
     assert view(wb, "hindsight").found.bias == wb.value_against_return(episodes=5).bias
     assert same(wb.snapshot(), before)
+
+
+def test_a_pin_is_seen_at_once_and_says_which_one_is_meant(bench):                      # noqa: F811
+    wb = bench("CartPole-v1", "ppo", views=["pins"], seed=0, n_steps=16)
+    wb.page.flip(wb.page.cards[0], True)
+    card = view(wb, "pins")
+    forget = find(card.widget, "rl-unpin")
+    find(card.widget, "rl-pin").click()
+    assert forget.disabled and "on the right probability in pin 1" in card.text()
+    seen = [(mark, box) for box in card.shown.marks if isinstance(box, Window) for mark in box.marks]
+    dots = [mark for mark, _ in seen if isinstance(mark, Line) and mark.kind == "dots"]
+    assert len(dots) == 3                                 # its value, and two actions
+    words = [(mark, box) for mark, box in seen if isinstance(mark, Words)]
+    assert {mark.words for mark, _ in words} == {"1", "push left", "push right"}
+    for mark, box in words:
+        wide = width_of(mark.words, 8)
+        start = mark.x - wide * (mark.anchor == "rb")
+        assert box.left <= start and start + wide <= box.right
+        assert box.top + 8 <= mark.y <= box.bottom
+    assert "what would be done in pin 1" in card.shown.words
+    find(card.widget, "rl-pin").click()
+    card.pick.value = "2"
+    assert not forget.disabled and "in pin 2" in card.text() and "what would be done in pin 2" in card.shown.words
+    forget.click()
+    assert list(wb.pins) == ["1"] and forget.disabled
+
+
+@pytest.mark.parametrize("numbers", [[.5, .5, .501], [0., .01, .02], [1., 1., 1.], [.3, np.nan, .3]])
+def test_names_at_the_ends_of_lines_are_apart(numbers):
+    pins = dict(first=Pin("agent", None))
+    pins["first"].story = [(at, .5, np.array(numbers) * (at + 1)) for at in range(9)]
+    sheet = Stories().tell(pins, {}, pins["first"], ["left", "up", "right"])
+    window = sheet.marks[-1]
+    heights = sorted(mark.y for mark in window.marks if isinstance(mark, Words))
+    assert len(heights) == np.isfinite(numbers).sum() and np.diff(heights).min() >= 9.9
+    assert window.top < heights[0] - 8 and heights[-1] <= window.bottom
 
 
 def test_a_click_on_the_map_is_a_state(bench):                                          # noqa: F811

@@ -412,6 +412,39 @@ def test_the_name_of_an_axis_stays_on_the_picture_beside_numbers_of_any_length(r
     assert all(mark.x <= curve.ax.box[0] for mark in numbers)       # and not over the lines
 
 
+@pytest.mark.parametrize("env, algo, names", [
+    ("rlbench/Gambler-v0", "value_iteration", 50), ("rlbench/Gambler-v0", "qlearning", 50),
+    ("FrozenLake-v1", "qlearning", 4), ("CartPole-v1", "ppo", 2), ("Acrobot-v1", "dqn", 3)])
+def test_names_of_actions_do_not_stand_on_each_other(env, algo, names):
+    trainer = Trainer(env, algo, seed=0)
+    bars = ActionBars(trainer, "agent")
+    bars.draw(trainer, moving=False)
+    below = {}
+    for mark in bars.shown.marks:
+        if isinstance(mark, Words) and mark.anchor == "mb" and mark.y > 200:
+            below.setdefault(mark.y, []).append(mark)
+    assert below
+    for line in below.values():
+        assert names <= 4 or names / 4 < len(line) < names
+        for one, other in zip(line, line[1:]):
+            apart = (width_of(one.words, one.size) + width_of(other.words, other.size)) / 2
+            assert other.x - one.x >= apart - 1, (one.words, other.words)
+
+
+@pytest.mark.parametrize("env, algo, more", [
+    ("CartPole-v1", "recurrent_ppo", dict(num_envs=4, n_steps=32)), ("CartPole-v1", "ppo", SMALL),
+    ("CartPole-v1", "r2d2", dict(learning_starts=50)), ("CartPole-v1", "dqn", dict(learning_starts=50))])
+def test_the_rows_of_an_update_are_those_that_are_learned_from(env, algo, more):
+    trainer = Trainer(env, algo, **dict(seed=0) | more).run(updates=1)
+    batch = trainer.learner.last.batch
+    counts = np.ones(np.shape(batch.act)[:2 if "valid" in batch else 1], bool)
+    if "valid" in batch: counts &= batch.valid.numpy(force=True)
+    if "burn" in batch: counts &= ~batch.burn.numpy(force=True)
+    view = UpdateView(trainer, "agent")
+    view.draw(trainer, moving=False)
+    assert view.text().endswith(f" {counts.sum():,} rows")
+
+
 def test_a_step_of_an_episode_is_never_below_zero():
     trainer = Trainer("rlbench/Forbidden-v0", "ppo", **SMALL)
     trace = ValueTrace(trainer, "agent")

@@ -134,7 +134,8 @@ def test_sliders_and_menus_that_nobody_saw_are_closed_too(bench, env, algo):
 def test_the_menu_of_behaviours_is_closed_with_its_page(bench, tmp_path):
     before = held()
     wb = bench(hunt(), views=["curve"])
-    begun = held()
+    for who in ("runner", "chaser"): wb.look_at(who)
+    begun = held()                      # both have been shown, and their histories are kept
     for who in ("runner", "chaser", "runner", "chaser"): wb.look_at(who)
     assert held() == begun
     wb.close()
@@ -570,6 +571,71 @@ def test_one_behaviour_is_shown_at_a_time(bench):
     wb.look_at("chaser")
     assert "buffer" in names(wb) and "in memory" in wb.page.status.widget.value
     assert {card.view.who for card in wb.page.cards} == {"chaser"}
+
+
+def two_learn(bench, **more):
+    "A chaser and a runner, who both learn"
+    cast = dict(chaser="dqn", runner="ppo")
+    return bench("rlbench/Chase-v0", cast, seed=0, num_envs=2, n_steps=8, learning_starts=8, batch_size=8, **more)
+
+
+def since(wb):
+    "From which update on the history of parts is told"
+    return int(view(wb, "parts").text().split()[1])
+
+
+@pytest.mark.parametrize("views", [None, ["parts", "curve"]])
+def test_histories_of_those_who_are_not_shown_go_on(bench, views):
+    wb = two_learn(bench, views=views)
+    wb.step("iteration", 6)
+    curve, began = view(wb, "curve"), since(wb)
+    wb.look_at("runner")
+    assert since(wb) < wb.trainer.updates and view(wb, "curve") is not curve
+    wb.step("iteration", 4).step("episode")
+    wb.look_at("chaser")
+    assert since(wb) == began and view(wb, "curve") is curve
+    reads = [row[0] for row in view(wb, "parts").stories.told("loss")]
+    assert len(reads) > 6 and "last episode" in curve.text()
+    wb.reset().step(lambda event: event.kind == "learn" and event.who == "runner")
+    wb.look_at("runner")
+    assert since(wb) == wb.trainer.updates and view(wb, "curve").returns.points == []
+
+
+def test_whoever_is_shown_nothing_stays_when_it_is_closed(bench):
+    before = held()
+    wb = two_learn(bench, views=["parts", "curve"])
+    wb.look_at("runner")
+    wb.step("step", 3)
+    wb.look_at("chaser")
+    cards = wb.page.held
+    assert {card.view.who for card in cards} == {"chaser", "runner"}
+    wb.reset()
+    assert wb.page.held == cards
+    wb.close()
+    assert held() <= before
+
+
+def test_a_verdict_says_whose_it_is(bench):
+    wb = two_learn(bench, views=["curve"])
+    wb.step("step", 3)
+    part(wb, "judge").click()
+    assert "chaser: greedy" in part(wb, "judged").value
+    assert [flag.words[:14] for flag in wb.timeline.branch.flags] == ["chaser: greedy"]
+    wb.look_at("runner")
+    assert "chaser: greedy" in part(wb, "judged").value
+    part(wb, "judge").click()
+    assert "runner: greedy" in part(wb, "judged").value
+
+
+def test_whose_update_comes_next_is_said_where_several_learn(bench):
+    wb = two_learn(bench, views=["curve"])
+    wb.step("iteration", 3)
+    while not wb.trainer.owed: wb.step()
+    who = [name for name, learner in wb.trainer.learners.items() if learner.todo or learner.ready][0]
+    assert f"Next: {who}&#x27;s " in wb.page.status.widget.value
+    wb.step("update")
+    for one in [one for one in wb.trainer.learners.values() if one.todo or one.ready][:1]:
+        assert f"Next: {one.name}&#x27;s " in wb.page.status.widget.value
 
 
 def test_settings_on_the_page_are_those_of_who_is_shown(bench):

@@ -222,9 +222,11 @@ class Asked(Kept):
         "What comes next, and when, in words"
         if self.learning:
             for learner in self.learners.values():
+                whose = f"{learner.name}'s " if len(self.learners) > 1 else ""
                 if learner.todo:
-                    return f"update {learner.updates + 1:,} ({len(learner.todo)} owed)"
-                if learner.ready: return "targets and a to-do list are made"
+                    return f"{whose}update {learner.updates + 1:,} ({len(learner.todo)} owed)"
+                if learner.ready:
+                    return f"{whose}targets and a to-do list are made"
         if not self.collecting:
             return "nothing: collecting " + ("is switched off" if self.learning else "and learning are switched off")
         if not self.learning:

@@ -48,6 +48,8 @@ def next_words(trainer):
 def state_words(owner, coming): # what comes next, in words
     "Whether a run moves, in a word or two, and what stopped it"
     if owner.hit and owner.state == "paused": return f"Paused at {owner.hit}"
+    if owner.state == "idle" and owner.at:
+        return f"Paused at event {owner.at:,}"
     if owner.state != "done" or coming.startswith("nothing"):
         return STATES.get(owner.state, owner.state.capitalize())
     return "Nothing left to learn" if owner.trainer.settled else "Paused"
@@ -58,8 +60,7 @@ def summary(owner):
     if owner.state == "failed":
         return f"Failed: {type(owner.problem).__name__}: {owner.problem}"
     coming = next_words(owner.trainer)
-    happened = owner.event.text if owner.event else "nothing yet"
-    return f"{state_words(owner, coming)}. Last: {happened}. Next: {coming}."
+    return f"{state_words(owner, coming)}. Last: {owner.last_text}. Next: {coming}."
 
 # %% ../../../nbs/8_lab/5_page/13_controls.ipynb #88d3954b
 def summary_html(owner):

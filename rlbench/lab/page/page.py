@@ -227,20 +227,26 @@ def settings_panel(before, trainer, who, apply):
     return fitting or [SettingsPanel(learner, key, apply)]
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #22324dd5
-def kind_of_run(trainer, who):
-    "What views of a behaviour depend on: they can go on with another run that has the same"
+def kind_of_run(trainer):
+    "What views depend on: they can go on with another run that has the same"
     source = trainer.source if isinstance(trainer.source, str) else id(trainer.source)
     algos = {name: type(actor.algo) for name, actor in trainer.actors.items()}
-    return source, trainer.env_settings, trainer.settings.observation_names, who, algos
+    return source, trainer.env_settings, trainer.settings.observation_names, algos
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #119c8a85
+def going_on(cards, kinds, trainer): # another run of the same kind
+    "Cards of such kinds of views that go on with another run"
+    able = [card for card in cards if type(card.view) in kinds and card.view.begin and not card.broken]
+    for card in able: card.begin(trainer)
+    return able
+
 def cards_for(kinds, trainer, who,
-              before):      # cards of another run of the same kind
-    "A card for each kind of view: the one that was there, where it can go on"
-    able = [card for card in before if card.view.begin and not card.broken]
-    known = {type(card.view): card for card in able if type(card.view) in kinds}
-    for card in known.values(): card.begin(trainer)
-    return [known.get(kind) or Card(kind(trainer, who)) for kind in kinds]
+              there,        # cards
+              listen=False):# True: only those that are there, and those that remember what they hear
+    "A card for each kind of view: the one that is there, or a new one"
+    known = {type(card.view): card for card in there}
+    wanted = [kind for kind in kinds if not listen or kind in known or kind.note]
+    return [known.get(kind) or Card(kind(trainer, who)) for kind in wanted]
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #6ca17336
 def accuse(complaint, owner):
@@ -329,7 +335,7 @@ class Counter(Orders):
     def turn(self, who):
         "Somebody else is to be shown"
         self.hear()
-        self.order(self.player.ask, lambda: self.take(self.player.trainer))
+        self.order(self.player.ask, lambda: self.deal(self.player.trainer))
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #f7c98561
 class Arranged(Counter):
@@ -483,27 +489,36 @@ class Furnished(Tidy):
         super().__init__(player)
         self.wanted = wanted    # view classes or names; None: all that fit
         self.kind = None        # of the run that is shown
+        self.decks = {}         # behaviour -> its cards
         layout = look_called(look, self.known())
         self.arrangement.put(layout if wanted is None else layout | dict(away=[], others=True), look)
         self.arrangement.board.label = f"{player.trainer.env.id} {look}"
         self.take(player.trainer)
 
     def take(self, trainer):
-        "Lay out all that depends on the trainer, and on who is looked at; what can go on is kept"
-        self.complaint.clear()
+        "Lay out all that depends on the trainer; what can go on is kept"
         self.choice.offer(list(trainer.actors))
-        who = self.choice.who
-        cards = self.cards
-        settings = self.settings
         before = self.kind
-        self.kind = kind_of_run(trainer, who)
-        kinds = chosen_views(self.wanted, trainer, who)
+        self.kind = kind_of_run(trainer)
+        self.kinds = {who: chosen_views(self.wanted, trainer, who) for who in trainer.actors}
+        decks = self.decks if self.kind == before else {}
+        self.decks = {who: going_on(decks.get(who, []), kinds, trainer) for who, kinds in self.kinds.items()}
+        self.deal(trainer)
+
+    def deal(self, trainer):
+        "Lay out all that depends on who is looked at; cards of the others listen on"
+        self.complaint.clear()
+        who = self.choice.who
+        cards = self.held
+        settings = self.settings
+        for one, kinds in self.kinds.items():
+            self.decks[one] = cards_for(kinds, trainer, one, self.decks[one], listen=one != who)
         forks = self.player.forks
         beside = [Card(view) for make in (fork_views, pair_views) for view in make(forks, trainer, who)]
-        self.lay([*beside, *cards_for(kinds, trainer, who, cards if self.kind == before else [])])
+        self.lay([*beside, *self.decks[who]], [card for one in self.decks if one != who for card in self.decks[one]])
         self.settings = settings_panel(settings, trainer, who, self.player.set)
         self.title.value = heading_html(trainer)
-        if (cards, settings) != (self.cards, self.settings):
+        if (cards, settings) != (self.held, self.settings):
             self.furnish(cards, settings)
 
     def furnish(self, cards, settings): # those before
@@ -520,7 +535,7 @@ class Furnished(Tidy):
         self.side.children = [*answers, self.tools, *tools, self.stops.deeds]
         self.arrange()
         for one in (*cards, *settings):
-            if one not in self.cards and one not in self.settings: one.close()
+            if one not in self.held and one not in self.settings: one.close()
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #72577dfd
 class Page(Furnished):

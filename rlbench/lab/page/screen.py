@@ -108,14 +108,21 @@ class Board(Blank):
     def __init__(self, cards):
         self.lay(cards)
 
-    def lay(self, cards):
+    def lay(self, cards,
+            aside=()):  # cards that are not shown, and listen
         "These cards from now on"
         self.cards = cards
-        self.notes = {marks: notes_of(cards, marks) for marks in MARKS}
+        self.aside = aside
+        self.notes = {marks: notes_of(self.held, marks) for marks in MARKS}
+
+    @property
+    def held(self):
+        "All cards"
+        return [*self.cards, *self.aside]
 
     def close(self):
         "Take all cards from the page for good"
-        for card in self.cards: card.close()
+        for card in self.held: card.close()
 
     def complain(self, title, trace):
         "A view has failed; a board with a place for such news says it there"

@@ -111,6 +111,11 @@ def below_bar(name, wide, # pixels
     if width_of(name, size) < wide: return [name]
     return name.replace("_", " ").split(" ", 1)
 
+def bars_needed(names, wide, size): # [[line, …], …]
+    "How many bars a name needs, so that none stands on the next one"
+    widest = max((width_of(line, size) for lines in names for line in lines), default=0)
+    return max(1, math.ceil(widest / wide))
+
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #3d93f258
 def draw_bars(sheet,
               box,          # (left, top, right, bottom), pixels
@@ -119,11 +124,12 @@ def draw_bars(sheet,
               names,        # words below
               fill="policy",
               marked=None): # index of the bar that is underlined
-    "Upright bars with numbers above and names below"
+    "Upright bars with numbers above and names below, every n-th where all have no room"
     _, top, _, bottom = box
     left, wide = bar_places(box, len(values))
     size = 10 if wide >= 34 else 8
     below = [below_bar(name, wide, size) for name in names]
+    every = bars_needed(below, wide, size)
     base = bottom - 6 - 10 * max(map(len, below), default=1)
     zero = level(max(low, min(0., high)), low, high, base, top + 14)
 
@@ -133,7 +139,7 @@ def draw_bars(sheet,
         tip = level(value, low, high, base, top + 14) if np.isfinite(value) else base
         upper, lower = sorted((zero, tip))
         sheet.pen.rectangle((start, upper, end, lower), fill)
-        for up, line in enumerate(reversed(below[i])):
+        for up, line in enumerate(reversed([] if i % every else below[i])):
             sheet.text(x + wide / 2, bottom - 10 * up, line, "mb", size)
         if wide >= 24:
             sheet.text(x + wide / 2, upper - 2, short(float(value)), "mb", size)

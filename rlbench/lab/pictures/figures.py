@@ -194,6 +194,12 @@ class Axes:
         self.ylim = tuple(map(float, ylim))
         self.still = None           # what stands still; None: to be made
 
+    def set_ylabel(self, words):
+        "Another name"
+        if words == self.ylabel: return
+        self.ylabel = words
+        self.still = None
+
     def get_xlim(self):
         return self.xlim
 
@@ -215,6 +221,12 @@ class Axes:
         (x0, x1), (y0, y1) = self.xlim, self.ylim
         scale = (right - left) / ((x1 - x0) or 1), (top - bottom) / ((y1 - y0) or 1)
         return (points - (x0, y0)) * scale + (left, bottom)
+
+    def height_at(self, pixel):
+        "The number that stands at a pixel from the top"
+        _, top, _, bottom = self.box
+        low, high = self.ylim
+        return low + (bottom - pixel) / (bottom - top) * (high - low)
 
     def background(self):
         "What stands still"

@@ -252,6 +252,16 @@ class Motion(Unheeding):
         self.goals = Goals()
         self.stop("idle")
 
+    @property
+    def at(self):
+        "Events of the run up to here"
+        return self.count
+
+    @property
+    def last_text(self):
+        "What happened last, in words"
+        return self.event.text if self.event else self.before
+
     def set_out(self, goal):
         "Head for a goal, after those before it"
         self.goals.follow(goal)
@@ -337,6 +347,7 @@ class Owner(Motion):
         "From now on another trainer"
         self.trainer = trainer
         self.event = None       # the last one
+        self.before = "nothing yet" if trainer.steps == trainer.updates == 0 else "nothing since it was taken up"
         self.count = 0          # events so far
         self.hit = None         # why the last event was one to stop at
         blame(self, None)

@@ -24,7 +24,8 @@ from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
 from ..views.pins import pass_pins
 from .not_finite import cause
-from .timeline import Timeline, done_before, root_of, shared_events, start_again, timeline_of_fork
+from .timeline import (BITS_OF, Timeline, done_before, marks_on, root_of, shared_events, start_again,
+                                           timeline_of_fork)
 from ...training.learner import NotFinite
 from ...training.trainer import load, torch_threads
 
@@ -410,6 +411,25 @@ def pass_watches(former, trainer):
     pass_pins(former, trainer)
     pass_evaluations(former, trainer)
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #6c1f14a6
+LAST_TEXTS = {
+    ():                      "rows were processed into targets",
+    ("step",):               "one step",
+    ("step", "episode"):     "one step, with which an episode ended",
+    ("update",):             "one update",
+    ("update", "iteration"): "one update, the last of the iteration"}
+LAST_TEXT_OF = {BITS_OF[marks]: text for marks, text in LAST_TEXTS.items()}
+
+def recall_last(player):
+    "Where a timeline has put the run, say which event was the last before that"
+    marks = marks_on(player.timeline.path)
+    if len(marks): player.before = LAST_TEXT_OF[int(marks[-1])]
+
+def gone_to(player, *place): # as for Timeline.rewind
+    "At rest, where the run stood after an event"
+    gone(player, lambda timeline: timeline.rewind(*place))
+    recall_last(player)
+
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c7ef80e2
 def gone_over(player, name):
     "At rest, with another of the runs in hand"
@@ -423,6 +443,7 @@ def gone_over(player, name):
     chosen.ours = False
     pass_watches(former.trainer, chosen.trainer)
     Owner.adopt(player, chosen.trainer)
+    recall_last(player)
     player.screen.take(chosen.trainer)
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #35323573
@@ -453,7 +474,7 @@ def spoilt_before(player): # after NotFinite
     asked = [number for number, one in player.stops.conditions.items() if isinstance(one, NotANumber)]
     by_hand = timeline.done > done_before(timeline.branch.deeds, timeline.at)
     if not asked or by_hand or not spoilt_words(player.trainer): return None
-    try: gone(player, lambda timeline: timeline.rewind(timeline.at))
+    try: gone_to(player, timeline.at)
     except ASTRAY:
         return None
     words = spoilt_words(player.trainer)
@@ -484,10 +505,22 @@ def take_in_hand(player, trainer):
     "From now on a trainer can tell whether this player moves it"
     trainer.moved = partial(is_moved, weakref.ref(player), weakref.ref(trainer))
 
-# %% ../../../nbs/8_lab/3_time/21_player.ipynb #20011e0f
-class Rememberer(Stepper):
-    "A stepper that remembers what happened and what was done, stops where it was told to, and has forks"
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #8a4546ac
+class Placed:
+    "Where a run is on its timeline"
     forks = None
+
+    @property
+    def timeline(self):
+        return self.forks.timeline
+
+    @property
+    def at(self):
+        return self.timeline.at
+
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #20011e0f
+class Rememberer(Placed, Stepper):
+    "A stepper that remembers what happened and what was done, stops where it was told to, and has forks"
 
     def __init__(self, trainer, driver="thread", screen=None, budget=256): # MB, for each timeline's snapshots
         self.stops = Breakpoints()
@@ -502,10 +535,6 @@ class Rememberer(Stepper):
         super().adopt(trainer)
         self.forks = Forks(Timeline(trainer, lines, file, self.budget))
         take_in_hand(self, trainer)
-
-    @property
-    def timeline(self):
-        return self.forks.timeline
 
     def close(self):
         super().close()
@@ -532,7 +561,7 @@ class Rememberer(Stepper):
 
     def rewind(self, to, n=None, branch=None):
         "Go to where the run stood after an event: by its number, or by units, as for Timeline"
-        return self.ask(partial(gone, self, lambda timeline: timeline.rewind(to, n, branch)))
+        return self.ask(partial(gone_to, self, to, n, branch))
 
     def beside(self, name=None, **changes):
         "A fork with some settings changed, which keeps up with the run from here on -> future of a Relative"

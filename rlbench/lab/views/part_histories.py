@@ -152,6 +152,7 @@ def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pi
     there, back = np.column_stack([x, high]), np.column_stack([x, low])[::-1]
     sheet.pen.polygon(np.concatenate([there, back]), PALE)
     sheet.pen.line(np.column_stack([x, middle]), "number", 2)
+    if len(told) == 1: sheet.pen.dots(np.column_stack([x, middle]), "number", 6)
     sheet.pen.line((left, floor, right, floor), "faint")
     if limits[0] < 0 < limits[1]:
         zero = level(0., *limits, floor, roof)

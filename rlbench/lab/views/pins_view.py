@@ -14,10 +14,21 @@ from ..pictures import widgets
 from ..pictures.components import button, reveal, styled
 from ..pictures.drawing import short, span_of
 from ..pictures.figures import Picture, cover
-from ..pictures.scene import SERIES
+from ..pictures.scene import SERIES, width_of
 from .pins import FromHere, pins_of
 from .value_views import Truth, countable
 from .views import View, answers, has_discrete_actions
+
+# %% ../../../nbs/8_lab/2_views/15_pins_view.ipynb #f2356868
+def kept_apart(places, # (n,) pixels
+               gap, low, high):
+    "The same, moved on or back so that they lie this far apart, in their order, between two limits"
+    order = np.argsort(places, kind="stable")
+    steps = gap * np.arange(len(places))
+    starts = np.maximum.accumulate(places[order] - steps)
+    apart = np.empty(len(places))
+    apart[order] = np.clip(starts, low, high - steps[-1:].sum()) + steps
+    return apart
 
 # %% ../../../nbs/8_lab/2_views/15_pins_view.ipynb #9e9f6d80
 class NamedLines:
@@ -26,21 +37,35 @@ class NamedLines:
     def __init__(self, picture, ax, style="-",
                  end=-1): # where names stand: 0 at the beginning, -1 at the end
         self.end = end
-        side = "left" if end == 0 else "right"
+        self.ax = ax
         lines = [ax.plot([], [], style, color=hue, linewidth=1.6)[0] for hue in SERIES]
-        words = [ax.text(0, 0, "", color=hue, fontsize=8, ha=side, va="bottom") for hue in SERIES]
+        dots = [ax.plot([], [], ".", color=hue, markersize=5)[0] for hue in SERIES]
+        words = [ax.text(0, 0, "", color=hue, fontsize=8, va="bottom") for hue in SERIES]
         self.lines = [picture.add(line, ax) for line in lines]
+        self.dots = [picture.add(dot, ax) for dot in dots]
         self.words = [picture.add(word, ax) for word in words]
 
     def show(self, drawn): # {name: (x (n,), y (n,))}; those beyond the colours are left out
-        for artist in (*self.lines, *self.words):
+        "Draw them within the present limits; a single point as a dot"
+        for artist in (*self.lines, *self.dots, *self.words):
             artist.set_visible(False)
-        for line, word, name in zip(self.lines, self.words, drawn):
-            x, y = drawn[name]
-            line.set_data(x, y)
-            word.set_position((x[self.end], y[self.end]))
+        for line, dot, word, name in zip(self.lines, self.dots, self.words, drawn):
+            for one in (line, dot): one.set_data(*drawn[name])
+            dot.set_visible(np.isfinite(line.get_ydata()).sum() == 1)
             word.set_text(name)
             for artist in (line, word): artist.set_visible(True)
+        self.place([word for word in self.words if word.visible])
+
+    def place(self, words):
+        "Put the names where their lines end or begin, apart from each other, and inside"
+        ends = np.array([line.points[self.end] for line in self.lines[:len(words)]]).reshape(-1, 2)
+        left, top, _, bottom = self.ax.box
+        x, y = self.ax.places(ends).T
+        heights = kept_apart(y, 10, top + 10, bottom)
+        for word, (at, _), pixel, height in zip(words, ends, x, heights):
+            before = pixel - width_of(word.words, 8) > left
+            word.anchor = "rb" if before else "lb"
+            word.set_position((at, self.ax.height_at(height)))
 
 # %% ../../../nbs/8_lab/2_views/15_pins_view.ipynb #1fe34f79
 def exact_values(trainer, who, truth, pins): # {name: Pin}
@@ -78,14 +103,18 @@ class Stories(Picture):
 
     def tell(self, pins, exact, chosen, names): # {name: Pin}, {name: true value}, the Pin on the right, of its numbers
         "Draw them -> a Sheet"
-        self.values.show({name: (one.updates, one.values) for name, one in pins.items()})
         first = min(one.updates[0] for one in pins.values())
-        last = max(first + 10, *(one.updates[-1] for one in pins.values()))
+        now = max(one.updates[-1] for one in pins.values())
+        last = max(first + 10, now)
+        known = [*(one.values for one in pins.values()), list(exact.values())]
+        margin = .02 * (last - first)                     # a point at an end is seen whole
+        across = first - margin, last + margin
+        self.limits(self.left, across, span_over(known, .1))
+        self.limits(self.right, across, span_over([chosen.numbers], .1))
+        self.truth.end = -1 if 2 * now < first + last else 0        # clear of the names of values
+        self.values.show({name: (one.updates, one.values) for name, one in pins.items()})
         self.truth.show({f"{name}, exact": ([first, last], [val, val]) for name, val in exact.items()})
         self.acts.show({name: (chosen.updates, column) for name, column in zip(names, chosen.numbers.T)})
-        known = [*(one.values for one in pins.values()), list(exact.values())]
-        self.limits(self.left, (first, last), span_over(known, .1))
-        self.limits(self.right, (first, last), span_over([chosen.numbers], .1))
         return self.draw()
 
 # %% ../../../nbs/8_lab/2_views/15_pins_view.ipynb #5e3cfdf1
@@ -118,8 +147,9 @@ class PinsView(View):
         self.pick = styled(menu, "rl-pick-pin")
         self.pick.observe(self.changed, "value")
         self.here = FromHere(who, self.chosen, lambda look: self.ask(look))
-        forget = button("unpin", "unpin", "watch the chosen state no more", lambda: self.ask(self.unpin))
-        row = styled(widgets.HBox([self.pick, forget]), "rl-row")
+        tip = "watch the pinned state no more that is chosen in the menu"
+        self.forget = button("unpin", "unpin", tip, lambda: self.ask(self.unpin), disabled=True)
+        row = styled(widgets.HBox([self.pick, self.forget]), "rl-row")
         self.widget = widgets.VBox([self.image, row, self.here.widget])
         self.begin(trainer)
 
@@ -132,6 +162,7 @@ class PinsView(View):
         self.draw(trainer, moving=False)
 
     def changed(self, change):
+        self.forget.disabled = not self.pick.value        # the run itself is not pinned
         self.here.clear()
         self.ask(lambda trainer: self.draw(trainer, moving=False))
 
@@ -152,7 +183,9 @@ class PinsView(View):
         self.said = "no state is pinned"
         if not pins: return
         if not moving: pins_of(trainer).ask(trainer)
-        one = pins.get(self.pick.value) or next(iter(pins.values()))
+        name = self.pick.value if self.pick.value in pins else next(iter(pins))
+        one = pins[name]
+        self.picture.right.set_ylabel(f"what would be done in pin {name}")
         exact = exact_values(trainer, self.who, self.truth, pins)
         self.show(self.picture.tell(pins, exact, one, number_names(trainer, self.who, one)), moving)
-        self.said = f"{values_text(pins)}; on the right {one.kind}"
+        self.said = f"{values_text(pins)}; on the right {one.kind} in pin {name}"
