@@ -19,6 +19,7 @@ from rlbench.lab.pictures.components import as_page, is_revealed
 from rlbench.lab.hands.next_draws import drawn_now
 from rlbench.lab.hands.uses import uses_of
 from rlbench.lab.page.workbench import Workbench
+from rlbench.training.learner import acted_by_hand
 from rlbench.training.surgery import delete_rows, duplicate_rows, inject_rows, prioritise_rows
 from rlbench.training.trainer import Trainer, load
 from tests.cases import CASES, differs
@@ -294,6 +295,66 @@ def test_what_fails_changes_nothing():
     with pytest.raises(ValueError):
         delete_rows(trainer.learner, rows)
     assert differs(trainer.snapshot(), here) == ""
+    trainer.close()
+
+
+def pushed_by_hand(**settings):
+    "A run in which a person acted now and then"
+    trainer = Trainer("CartPole-v1", "dqn", learning_starts=8, batch_size=4, seed=0, **settings)
+    trainer.until("step", 10)
+    for act in (0, 1, 0, 1, 1): trainer.act(act)
+    trainer.until("step", 10)
+    return trainer
+
+
+def states_by_hand(learner):
+    "States in which a person acted, as the memory tells it, the oldest first"
+    rows = learner.memory.latest()
+    return learner.memory.gather(rows[acted_by_hand(learner, rows)]).obs
+
+
+@pytest.mark.parametrize("settings", [dict(num_envs=1), dict(num_envs=3), dict(num_envs=2, buffer_size=36)], ids=str)
+def test_marks_of_a_hand_go_where_their_rows_go(settings, tmp_path):
+    trainer = pushed_by_hand(**settings)
+    learner = trainer.learner
+    seen = states_by_hand(learner)
+    here = trainer.snapshot()
+    young = learner.memory.aged(np.arange(18), np.zeros(18, int))      # of the first environment, the newest first
+    by_hand = young[acted_by_hand(learner, young)]
+    delete_rows(learner, young[:3])
+    assert np.array_equal(states_by_hand(learner), seen)
+    trainer.restore(here)
+    delete_rows(learner, [by_hand[0], *young[-2:]])
+    assert np.array_equal(states_by_hand(learner), seen[:-1])
+    trainer.save(tmp_path / "cut.rlb")
+    assert np.array_equal(states_by_hand(load(tmp_path / "cut.rlb").learner), seen[:-1])
+    trainer.act(0)
+    assert len(states_by_hand(learner)) == len(seen) > 3
+    trainer.restore(here)
+    duplicate_rows(learner, [young[0], by_hand[0]])
+    shown = states_by_hand(learner)
+    assert sorted(map(tuple, shown)) == sorted(map(tuple, [*seen, seen[-1]]))
+    inject_rows(learner, outside(learner))
+    assert np.array_equal(states_by_hand(learner), shown)
+    learner.owe(1)
+    with pytest.raises(ValueError, match="no row would be left"):
+        delete_rows(learner, learner.memory.latest())
+    assert np.array_equal(states_by_hand(learner), shown)
+    trainer.close()
+
+
+def test_rows_that_could_never_be_drawn_are_not_all_that_is_left():
+    trainer = Trainer("CartPole-v1", "dqn", num_envs=1, learning_starts=20, prioritized_replay_alpha=.6, seed=0)
+    trainer.until("step", 40)
+    learner = trainer.learner
+    prioritise_rows(learner, np.delete(np.arange(40), 5), to=0)
+    for owed in (0, 2):
+        if owed: learner.owe(owed)
+        here = trainer.snapshot()
+        with pytest.raises(ValueError, match="no row could be drawn: the sum of all priorities would be 0"):
+            delete_rows(learner, [5])
+        assert differs(trainer.snapshot(), here) == ""
+    trainer.until("step", 20)
     trainer.close()
 
 
