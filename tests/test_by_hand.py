@@ -2,14 +2,16 @@
 import numpy as np
 import pytest
 
+from rlbench.algos.streaming import RewardScale
 from rlbench.core.state import same, snapshot
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.find import make
 from rlbench.envs.place import state_behind
 from rlbench.lab.page.world_panel import move_slider
-from rlbench.training.by_hand import acted_by_hand, why_own_actions
+from rlbench.training.by_hand import why_own_actions
 from rlbench.training.evaluate import evaluate
+from rlbench.training.learner import acted_by_hand
 from rlbench.training.trainer import Trainer, load
 from tests.cases import ONE_EACH
 from tests.test_page_truth import repeated, told
@@ -300,3 +302,38 @@ def test_a_state_that_is_refused_goes_back_on_its_slider(bench):                
     before = sliders.state
     sliders._handle_custom_msg(dict(put=[1, float("nan")]), [])
     assert wb.page.complaint.widget.value and sliders.state == before
+
+
+def sums_told(trainer):
+    "(N,) discounted sums of rewards, as the algorithm has them"
+    return next(part for part in trainer.learner.nets.modules() if isinstance(part, RewardScale)).sum.numpy()
+
+
+SCALING = [("stream_q", {}), ("stream_ac", {}), ("stream_q", dict(num_envs=2)),
+           ("ppo", dict(num_envs=2, n_steps=4, n_epochs=2, batch_size=4)), ("a2c", dict(num_envs=2, n_steps=4)),
+           ("recurrent_ppo", dict(num_envs=2, n_steps=4, n_epochs=2, batch_size=8))]
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["placed", "fresh episodes"])
+@pytest.mark.parametrize("algo, settings", SCALING, ids=str)
+def test_sums_of_rewards_begin_anew_with_the_episode(algo, settings, fresh):
+    "Wherever between two events an episode is left: in a rollout, before an update, after it"
+    trainer = Trainer("CartPole-v1", algo, seed=0, normalize_reward=True, **settings)
+    gamma = trainer.learner.algo.gamma
+    sums = np.zeros(trainer.env.num_envs)
+    begun = np.ones(len(sums), bool)            # a step was taken in the episode at hand
+    for at in range(60):
+        event = trainer.advance()
+        if event.kind == "collect":
+            step = event.steps["agent"]
+            after = np.where(step.term | step.trunc, 0, gamma * sums + step.rew)
+            sums = np.where(step.valid, after, sums)
+            begun |= step.valid
+        if not trainer.learner.todo and not trainer.learner.fresh.any():
+            assert np.allclose(sums_told(trainer)[begun], sums[begun])
+        if at % 7: continue
+        if fresh: trainer.restore(trainer.snapshot(), fresh_episodes=True)
+        else: trainer.place(state=[0, 0, .1, 0])
+        left = slice(None) if fresh else 0
+        sums[left] = begun[left] = 0
+    trainer.close()

@@ -80,6 +80,7 @@ def test_encoders_turn_every_space_into_floats_and_keep_what_tells_observations_
     assert out.dtype == torch.float32 and torch.isfinite(out).all()
     assert torch.allclose(encode(each(lambda x: x[2:3], obs)), out[2:3], atol=1e-6)
     assert encode(blank(space, 3)).shape == (3, size)
+    assert encode(blank(space, 0)).shape == (0, size)
     with torch.no_grad():
         assert MLP(space, (8,), 2, 1., generator())(observations(space, 40)).shape == (40, 2)
 

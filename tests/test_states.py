@@ -78,6 +78,42 @@ class Paid(gym.Env):
         return self.look(), 1., False, False, {}
 
 
+@pytest.mark.parametrize("env, algo", [("rlbench/RepeatAfterMe-v0", "dqn"), ("rlbench/FrozenLake-v0", "ppo"),
+                                       ("rlbench/FrozenLake-v0", "stream_ac"), ("CartPole-v1", "dqn")])
+def test_where_nothing_could_be_measured_that_is_said(env, algo):
+    found = value_against_return(Trainer(env, algo, seed=0), episodes=1, longest=3)
+    assert found.left_out and repr(found).startswith("Hindsight(nothing: all ")
+
+
+PARTS = dict(
+    pair=gym.spaces.Tuple((gym.spaces.Discrete(3), gym.spaces.Box(-1, 1, (2,)))),
+    nested=gym.spaces.Tuple((gym.spaces.Dict(a=gym.spaces.Discrete(2), b=gym.spaces.Box(-1, 1, (1,))),
+                             gym.spaces.Tuple((gym.spaces.MultiBinary(2), gym.spaces.Box(-2, 2, (2, 2)))))),
+)
+
+
+@pytest.mark.parametrize("algo, parts, size", [("sac", "pair", 3), ("ppo", "pair", 3), ("ppo", "nested", 8)])
+def test_a_pin_tells_every_number_of_an_action_in_parts(algo, parts, size):
+    class Made(gym.Env):
+        observation_space = gym.spaces.Box(-1, 1, (2,))
+        action_space = PARTS[parts]
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.zeros(2, np.float32), {}
+
+        def step(self, act):
+            assert act in self.action_space
+            return np.zeros(2, np.float32), 1., False, False, {}
+
+    trainer = Trainer(Made, algo, seed=0)
+    trainer.until("step", 3)
+    pin(trainer, name="here")
+    assert pins_of(trainer)["here"].kind == "action"
+    assert pins_of(trainer)["here"].numbers.shape == (1, size)
+    trainer.close()
+
+
 def test_a_cut_is_completed_by_the_value_there():
     trainer = Trainer(lambda: gym.wrappers.TimeLimit(Paid(), 40), "ppo", gamma=.9, n_steps=8, num_envs=2)
     found = value_against_return(trainer, episodes=1)

@@ -1,6 +1,7 @@
 "Surgery on memories: nobody learns across a gap, order is kept, and a run with it is as exact as any other"
 from functools import partial
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,9 +17,13 @@ from rlbench.buffers.surgery import copy_rows, cut_rows, put_rows
 from rlbench.core.batch import Batch, as_numpy, each
 from rlbench.core.state import FileProblem, same
 from rlbench.lab.pictures.components import as_page, is_revealed
+from rlbench.lab.hands.filters import rows_where
 from rlbench.lab.hands.next_draws import drawn_now
 from rlbench.lab.hands.uses import uses_of
 from rlbench.lab.page.workbench import Workbench
+from rlbench.lab.time.expressions import BadExpression, Expression
+from rlbench.lab.views.inspect import errors_of
+from rlbench.training.learner import acted_by_hand
 from rlbench.training.surgery import delete_rows, duplicate_rows, inject_rows, prioritise_rows
 from rlbench.training.trainer import Trainer, load
 from tests.cases import CASES, differs
@@ -297,6 +302,66 @@ def test_what_fails_changes_nothing():
     trainer.close()
 
 
+def pushed_by_hand(**settings):
+    "A run in which a person acted now and then"
+    trainer = Trainer("CartPole-v1", "dqn", learning_starts=8, batch_size=4, seed=0, **settings)
+    trainer.until("step", 10)
+    for act in (0, 1, 0, 1, 1): trainer.act(act)
+    trainer.until("step", 10)
+    return trainer
+
+
+def states_by_hand(learner):
+    "States in which a person acted, as the memory tells it, the oldest first"
+    rows = learner.memory.latest()
+    return learner.memory.gather(rows[acted_by_hand(learner, rows)]).obs
+
+
+@pytest.mark.parametrize("settings", [dict(num_envs=1), dict(num_envs=3), dict(num_envs=2, buffer_size=36)], ids=str)
+def test_marks_of_a_hand_go_where_their_rows_go(settings, tmp_path):
+    trainer = pushed_by_hand(**settings)
+    learner = trainer.learner
+    seen = states_by_hand(learner)
+    here = trainer.snapshot()
+    young = learner.memory.aged(np.arange(18), np.zeros(18, int))      # of the first environment, the newest first
+    by_hand = young[acted_by_hand(learner, young)]
+    delete_rows(learner, young[:3])
+    assert np.array_equal(states_by_hand(learner), seen)
+    trainer.restore(here)
+    delete_rows(learner, [by_hand[0], *young[-2:]])
+    assert np.array_equal(states_by_hand(learner), seen[:-1])
+    trainer.save(tmp_path / "cut.rlb")
+    assert np.array_equal(states_by_hand(load(tmp_path / "cut.rlb").learner), seen[:-1])
+    trainer.act(0)
+    assert len(states_by_hand(learner)) == len(seen) > 3
+    trainer.restore(here)
+    duplicate_rows(learner, [young[0], by_hand[0]])
+    shown = states_by_hand(learner)
+    assert sorted(map(tuple, shown)) == sorted(map(tuple, [*seen, seen[-1]]))
+    inject_rows(learner, outside(learner))
+    assert np.array_equal(states_by_hand(learner), shown)
+    learner.owe(1)
+    with pytest.raises(ValueError, match="no row would be left"):
+        delete_rows(learner, learner.memory.latest())
+    assert np.array_equal(states_by_hand(learner), shown)
+    trainer.close()
+
+
+def test_rows_that_could_never_be_drawn_are_not_all_that_is_left():
+    trainer = Trainer("CartPole-v1", "dqn", num_envs=1, learning_starts=20, prioritized_replay_alpha=.6, seed=0)
+    trainer.until("step", 40)
+    learner = trainer.learner
+    prioritise_rows(learner, np.delete(np.arange(40), 5), to=0)
+    for owed in (0, 2):
+        if owed: learner.owe(owed)
+        here = trainer.snapshot()
+        with pytest.raises(ValueError, match="no row could be drawn: the sum of all priorities would be 0"):
+            delete_rows(learner, [5])
+        assert differs(trainer.snapshot(), here) == ""
+    trainer.until("step", 20)
+    trainer.close()
+
+
 def test_given_data_is_operated_on_as_well():
     data, _ = fill(30, 1, 30, seed=0, p_valid=1.)
     closed = data.twin(ClosedRing)
@@ -345,6 +410,29 @@ def test_an_operation_is_repeated_undone_and_written_down():
     wb.close()
 
 
+def test_a_selection_is_written_down_by_what_its_expression_says_now():
+    "After an edit, or under other settings, the old expression may mean other rows; the run is the same all the same"
+    wb = Workbench("CartPole-v1", "dqn", num_envs=1, learning_starts=20, batch_size=8, hidden=(8,), driver="sync",
+                   views=["curve"])
+    wb.step("step", 60)
+    wb.edit("age < 3", rew=100.)
+    wrong = wb.rows("rew > 1")
+    wb.edit(wrong, rew=1.)
+    wb.delete(wrong)
+    learner = wb.trainer.learner
+    urgent = wb.rows(f"td_error > {np.median(errors_of(learner, learner.memory.latest())):.3f}")
+    wb.set(gamma=.2)
+    wb.duplicate(urgent)
+    youngest = wb.rows("age < 2")
+    wb.delete(youngest)
+    text = wb.snippet()
+    room = {}
+    exec(text, room)
+    assert differs(room["trainer"].learner.state(), wb.trainer.learner.state()) == ""
+    assert "rew > 1" not in text and "td_error" not in text and "'age < 2'" in text
+    wb.close()
+
+
 REFUSED = [
     (lambda wb: wb.delete("rew > 7"), "holds for none of 60 rows"),
     (lambda wb: wb.edit("rew > 7", rew=1.), "holds for none of 60 rows"),
@@ -362,6 +450,15 @@ REFUSED = [
     (lambda wb: wb.why_drawn(9999), "row 9999 is not held"),
     (lambda wb: wb.why_drawn([1, 2]), "one row at a time"),
     (lambda wb: wb.rows("term", who="nobody"), "nobody"),
+    (lambda wb: wb.rows("term - trunc == 0"), "'term - trunc == 0': yes and no cannot be subtracted"),
+    (lambda wb: wb.delete("-term == 0"), "'-term == 0': yes and no cannot be subtracted"),
+    (lambda wb: wb.rows("1/0 > rew"), "'1/0 > rew': it divides by 0"),
+    (lambda wb: wb.rows("10**400 > rew"), "'10\\*\\*400 > rew': a number in it is too large"),
+    (lambda wb: wb.rows("9**9**9 > rew"), "a number in it is too large"),
+    (lambda wb: wb.rows("1" * 400), "too large to convert to float"),
+    (lambda wb: wb.rows("obs[rew] > 0"), "'obs.rew. > 0': "),
+    (lambda wb: wb.rows(" and ".join(["rew"] * 2000)), "too much in one another"),
+    (lambda wb: wb.rows("\ud800 > rew"), "surrogates not allowed"),
 ]
 
 
@@ -374,6 +471,36 @@ def test_refusals():
         with pytest.raises((ValueError, FileProblem), match=words): ask(wb)
     assert differs(wb.snapshot(), here) == "" and wb.player.timeline.done == 0
     wb.close()
+
+
+@pytest.mark.parametrize("shape", [(1,), (4,), (2, 3)], ids=str)
+def test_a_filter_is_asked_of_each_row_alone_however_many_components_it_has(shape):
+    class Noise(gym.Env):
+        observation_space = gym.spaces.Box(-9, 9, shape)
+        action_space = gym.spaces.Box(-1, 1, (2,))
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return self.np_random.normal(size=shape).astype(np.float32), {}
+
+        def step(self, act):
+            obs = self.np_random.normal(size=shape).astype(np.float32)
+            return obs, float(self.np_random.normal()), bool(self.np_random.random() < .1), False, {}
+
+    trainer = Trainer(Noise, "sac", learning_starts=99, seed=0)
+    for steps in (3, 1, 30):                    # 4 rows of 4 components are not to be taken for one another
+        trainer.until("step", steps)
+        rows = trainer.learner.memory.gather(trainer.learner.memory.latest())
+        for text in ("obs > 0 and rew > 0", "obs > rew", "not obs * rew < .5", "obs > 0 and not term"):
+            holds = Expression(text)
+            alone = [bool(np.any(holds(rows[i]))) for i in range(len(rows.rew))]
+            found = rows_where(trainer.learner, text)
+            assert sorted(found) == trainer.learner.memory.latest()[alone].tolist()
+    assert rows_where(trainer.learner, "obs[0] > rew").size
+    if shape == (4,):
+        with pytest.raises(BadExpression, match=r"obs \(34, 4\), act \(34, 2\); take components, as in obs\[0\]"):
+            rows_where(trainer.learner, "obs > act")
+    trainer.close()
 
 
 def test_where_nothing_is_stored_yet_there_is_no_row_to_edit():

@@ -9,6 +9,7 @@ __all__ = ['gradient_of', 'move', 'WeightTraces', 'bounded_step', 'sparsen', 'on
 # %% ../../nbs/4_algos/422_streaming.ipynb #b566df97
 import math
 from dataclasses import dataclass
+from itertools import repeat
 
 import torch
 import torch.nn.functional as F
@@ -149,12 +150,13 @@ class RewardScale(nn.Module):
         return {name: number * self.unit for name, number in numbers.items()}
 
     def notice(self, rows, gamma): # Batch (B,) with index, rew, term, trunc, those of an environment in time
-        "Count rewards in what is usual"
+        "Count rewards in what is usual; where rows tell by `first` that an episode begins, nothing led up to them"
         envs = (rows.index % len(self.sum)).tolist()      # one number after another: quicker than with tensors of one
         sums = self.sum.tolist()
         totals = []
-        for env, rew, end in zip(envs, rows.rew.tolist(), (rows.term | rows.trunc).tolist()):
-            totals.append(gamma * sums[env] + rew)
+        first = rows.first.tolist() if "first" in rows else repeat(False)
+        for env, rew, new, end in zip(envs, rows.rew.tolist(), first, (rows.term | rows.trunc).tolist()):
+            totals.append(rew if new else gamma * sums[env] + rew)
             sums[env] = 0. if end else totals[-1]
         self.sum.copy_(self.sum.new_tensor(sums))
         self.count += len(totals)

@@ -18,12 +18,17 @@ from torch import nn
 from ..core.spaces import SpaceProblem, Stack, blank, parts_of
 from ..core.stats import RunningNorm
 
+# %% ../../nbs/2_policies/21_encoders.ipynb #d1d77e12
+def in_one_axis(x):
+    "Numbers of any shape (B, ...) in rows (B, size); of no rows as well"
+    return x.reshape(len(x), math.prod(x.shape[1:]))
+
 # %% ../../nbs/2_policies/21_encoders.ipynb #a92674b1
 class AsFloat(nn.Module):
     "Numbers of any type and shape (B, ...) -> (B, size) float32"
 
     def forward(self, obs):
-        return obs.reshape(len(obs), -1).float()
+        return in_one_axis(obs).float()
 
 # %% ../../nbs/2_policies/21_encoders.ipynb #abd24850
 MOST_INPUTS = 1_000_000 # numbers of a one-hot vector: a layer behind it takes a gigabyte and more
@@ -40,7 +45,7 @@ class OneHot(nn.Module):
         self.register_buffer("offset", torch.tensor(np.cumsum(sizes) - sizes - starts), persistent=False)
 
     def forward(self, obs):
-        places = obs.reshape(len(obs), -1).long() + self.offset
+        places = in_one_axis(obs).long() + self.offset
         return torch.zeros(len(obs), self.width, device=obs.device).scatter_(1, places, 1.)
 
 # %% ../../nbs/2_policies/21_encoders.ipynb #d8014c91

@@ -4,13 +4,12 @@
 
 # %% auto #0
 __all__ = ['why_own_actions', 'check_teachable', 'action_called', 'places_in_mask', 'is_allowed', 'mask_shown', 'checked_action',
-           'choose_by_hand', 'acted_by_hand', 'ends_there', 'state_shown', 'begin_at_hand']
+           'choose_by_hand', 'ends_there', 'state_shown', 'begin_at_hand']
 
 # %% ../../nbs/6_training/6365_by_hand.ipynb #6ccfd9d5
 import gymnasium as gym
 import numpy as np
 
-from ..buffers.ring import cut_newest
 from ..core.settings import fits
 from ..core.spaces import from_columns
 from ..core.words import ConfigError, unknown
@@ -19,6 +18,7 @@ from ..envs.env import cannot_be_put
 from ..envs.place import shown_in, state_names
 from ..envs.tabular import model_of
 from .actor import as_batch
+from .setup import leave_episodes
 from .visits import chosen_one
 
 # %% ../../nbs/6_training/6365_by_hand.ipynb #ab251b13
@@ -93,13 +93,6 @@ def choose_by_hand(trainer, act, who=None):
     trainer.chosen = trainer.chosen | {who: checked_action(trainer.env, space, trainer.obs[who][0], act)}
     trainer.touches += 1
 
-# %% ../../nbs/6_training/6365_by_hand.ipynb #0ba5ef5c
-def acted_by_hand(learner, rows):
-    "(n,) bool: of which stored rows a person chose the action"
-    if not learner.by_hand: return np.zeros(np.shape(rows), bool)
-    memory = learner.memory
-    return (memory.env_of(rows) == 0) & np.isin(memory.ordinal(rows), learner.by_hand)
-
 # %% ../../nbs/6_training/6365_by_hand.ipynb #1992802b
 def ends_there(env, obs):
     "Whether a state of a small world is one in which an episode is over already"
@@ -138,6 +131,6 @@ def begin_at_hand(trainer, obs=None, state=None):
     trainer.obs = dict(seen)
     actor.begin(np.arange(len(seen[who])) == 0)
     for learner in trainer.learners.values():
-        if not learner.settings.offline: cut_newest(learner.memory, [0])
+        leave_episodes(learner, learner.memory.everyone[:1])
         learner.ask()
     trainer.touches += 1

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['SWITCHES', 'PARTS', 'WHOLE', 'TrainerSettings', 'source_for', 'cast_for', 'class_of', 'checked_device',
            'checked_config', 'config_for', 'envs_for', 'memories_for', 'spec_for', 'new_learner',
-           'new_actors_and_learners', 'state_of', 'begin_afresh', 'check_way_back', 'put_back', 'as_told', 'stay',
-           'put_back_or_stay', 'named', 'told_whole', 'check_complete', 'checked_source', 'check_widths', 'check_scale',
-           'saved_player', 'saved_cast', 'saved_memories', 'change', 'go_on_by']
+           'new_actors_and_learners', 'state_of', 'leave_episodes', 'begin_afresh', 'check_way_back', 'put_back',
+           'as_told', 'stay', 'put_back_or_stay', 'named', 'told_whole', 'check_complete', 'checked_source',
+           'check_widths', 'check_scale', 'saved_player', 'saved_cast', 'saved_memories', 'change', 'go_on_by']
 
 # %% ../../nbs/6_training/63_setup.ipynb #d59813a1
 import contextlib
@@ -19,8 +19,9 @@ import numpy as np
 import torch
 
 from ..algos.algorithm import Algorithm, algorithms, get
+from ..algos.streaming import RewardScale
 from ..buffers.ring import Ring, cut_newest
-from ..core.batch import columns
+from ..core.batch import as_numpy, columns
 from ..core.config import Config
 from ..core.forms import check_form, told_form
 from ..core.settings import changed, check, check_flags, from_plain, hp
@@ -198,6 +199,23 @@ def state_of(trainer):
     told["env"] = trainer.lost.place if trainer.lost else trainer.env.state()
     return dict(actors=actors, learners=learners, obs=trainer.obs, **told, **switches, **told_hands(trainer))
 
+# %% ../../nbs/6_training/63_setup.ipynb #5bf3d9a1
+def cut_owed(data, rows): # numbers (n,)
+    "The same in what was made of rows before: they are the last of their episodes"
+    last = np.isin(as_numpy(data.index), rows)
+    data.trunc[last] = ~data.term[last]
+
+# %% ../../nbs/6_training/63_setup.ipynb #92d4fc67
+def leave_episodes(learner, envs): # numbers (n,)
+    "What comes next in some environments is of other episodes; rows that were given are of neither"
+    if learner.settings.offline: return
+    cut_newest(learner.memory, envs)
+    taken = envs[learner.fresh[envs] == 0]                # their newest rows are owed, or counted
+    for part in learner.nets.modules():
+        if not isinstance(part, RewardScale): continue
+        if learner.todo: cut_owed(learner.data, learner.memory.aged(0, taken))
+        else: part.sum[taken] = 0
+
 # %% ../../nbs/6_training/63_setup.ipynb #427fccb3
 def begin_afresh(trainer, place):
     "New episodes for a run whose environment stood in a place; counts of steps and episodes go on"
@@ -208,7 +226,7 @@ def begin_afresh(trainer, place):
         episodes.ret[:] = 0
         episodes.length[:] = 0
     for learner in trainer.learners.values():
-        cut_newest(learner.memory)
+        leave_episodes(learner, learner.memory.everyone)
     for actor in trainer.actors.values():
         actor.begin()
     trainer.metrics.add(metrics_row(trainer) | dict(fresh_episodes=trainer.env.num_envs))

@@ -14,7 +14,7 @@ from ...core.words import NAMES
 from ..time.breakpoints import ALIASES
 from ..time.expressions import Expression
 from ..views.inspect import errors_of, newest_first
-from ...training.by_hand import acted_by_hand
+from ...training.learner import acted_by_hand
 
 # %% ../../../nbs/8_lab/4_hands/10_filters.ipynb #ecbf3be4
 BESIDE = dict(

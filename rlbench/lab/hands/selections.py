@@ -100,7 +100,6 @@ class Selection:
         self.envs = len(np.unique(memory.env_of(self.numbers)))
         self.ordinals = memory.ordinal(self.numbers)
         self.places = weakref.ref(memory.places)          # other ones where rows were laid anew, or gone back to
-        self.made = learner.updates, memory.added
 
     def __len__(self):
         return len(self.numbers)
@@ -117,7 +116,10 @@ class Selection:
 
     def as_text(self, learner):
         "The expression, where it still says the same; None where only the numbers do"
-        return self.text if self.made == (learner.updates, learner.memory.added) else None
+        if not self.text: return None
+        try: now = rows_where(learner, self.text)
+        except ValueError: return None
+        return self.text if np.array_equal(np.sort(now), np.sort(self.numbers)) else None
 
     def __repr__(self):
         where = f" where {self.text}" if self.text else ""

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ROW_WISE', 'FUNCTIONS', 'ALLOWED', 'SIGNS', 'FORMS', 'BadExpression', 'component', 'call_of', 'joined_by', 'RowWise',
-           'tree_of', 'Expression']
+           'compiled_from', 'Expression']
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #d6c8e4c0
 import ast
@@ -15,17 +15,27 @@ from ...core.words import unknown
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #cc828b78
 class BadExpression(ValueError):
-    "A text that is no expression, and why"
+    "A text that is no expression, or that cannot be answered for what it asks, and why"
+
+# %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #0d1ce1a9
+def rows_last(x):
+    "An array with its rows along the last axis instead of the first"
+    return np.moveaxis(x, 0, -1) if np.ndim(x) > 1 else x
+
+def rows_first(x):
+    "The inverse of `rows_last`"
+    return np.moveaxis(x, -1, 0) if np.ndim(x) > 1 else x
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #c662892c
-def component(column, *at):
+def component(column, # (..., n)
+              *at):
     "A component of every row: `obs[0]` is the first number of each observation; BadExpression where there is none"
-    column = np.asarray(column)
+    shape = np.shape(column)[:-1]
     place = tuple(map(int, at))
-    there = len(at) < column.ndim and all(-size <= i < size for i, size in zip(place, column.shape[1:]))
-    if place == at and there: return column[(slice(None), *place)]
+    there = len(at) <= len(shape) and all(-size <= i < size for i, size in zip(place, shape))
+    if place == at and there: return column[place]
     asked = ", ".join(f"{i:g}" for i in at)
-    rows = f"rows are of shape {column.shape[1:]}" if column.ndim > 1 else "each row is one number"
+    rows = f"rows are of shape {shape}" if shape else "each row is one number"
     raise BadExpression(f"there is no component [{asked}]: {rows}")
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #58619672
@@ -106,17 +116,31 @@ class RowWise(ast.NodeTransformer):
         return call_of(name, self.visit(node.args[0]))
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #154f2f94
-def tree_of(text, reader):
-    "The tree of an expression as a RowWise made it; BadExpression where it is none"
+def compiled_from(text, reader):
+    "The code of an expression whose tree a RowWise makes; BadExpression where it is none"
     if not isinstance(text, str):
         raise BadExpression(f"expected a text, got {text!r}")
-    try: return reader.visit(ast.parse(text.strip(), mode="eval"))
+    try:
+        tree = reader.visit(ast.parse(text.strip(), mode="eval"))
+        return compile(ast.fix_missing_locations(tree), "an expression", "eval")
     except SyntaxError as problem:
         raise BadExpression(f"{text!r}: {problem.msg}") from None
-    except RecursionError:
+    except (RecursionError, MemoryError):
         raise BadExpression("an expression with too much in one another") from None
-    except BadExpression as problem:
+    except (ValueError, OverflowError) as problem:        # a number too large for a float, signs that are none
         raise BadExpression(f"{text!r}: {problem}") from None
+
+# %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #4a54e088
+def failure_words(problem, values):
+    "Why an expression has no answer for these values"
+    told = str(problem)
+    if isinstance(problem, ZeroDivisionError): return "it divides by 0"
+    if isinstance(problem, OverflowError): return "a number in it is too large"
+    if "numpy boolean" in told:
+        return "yes and no cannot be subtracted; compare them, as in term != trunc, or say not term"
+    if "broadcast" not in told: return told or type(problem).__name__
+    shapes = ", ".join(f"{name} {np.shape(x)}" for name, x in values.items())
+    return f"its parts do not go together row by row: {shapes}; take components, as in obs[0]"
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #e09d73e5
 class Expression:
@@ -126,16 +150,17 @@ class Expression:
     def __init__(self, text,
                  names=None):   # that may be asked for; None: any
         reader = self.reads(names)
-        tree = tree_of(text, reader)
+        self.code = compiled_from(text, reader)
         self.text = text
         self.names = list(dict.fromkeys(reader.found))
-        self.code = compile(ast.fix_missing_locations(tree), text, "eval")
 
     def __call__(self, values): # {name: array or number}, all that it asks for
-        "What it comes to: an array with an answer for each row, or one answer"
-        try: return eval(self.code, ALLOWED, values)
-        except BadExpression as problem:
-            raise BadExpression(f"{self.text!r}: {problem}") from None
+        "What it comes to: an array with an answer for each row, or one answer; BadExpression where there is none"
+        laid = {name: rows_last(x) for name, x in values.items()}
+        try: return rows_first(eval(self.code, ALLOWED, laid))
+        except Exception as problem:
+            asked = {name: x for name, x in values.items() if name in self.names}
+            raise BadExpression(f"{self.text!r}: {failure_words(problem, asked)}") from None
 
     def __repr__(self):
         return f"Expression({self.text!r})"

@@ -25,7 +25,7 @@ from ..pictures.sketches import look_html, look_of
 from .pins import FromHere
 from .views import View, in_words
 from ...training.actor import to_tensors
-from ...training.by_hand import acted_by_hand
+from ...training.learner import acted_by_hand
 
 # %% ../../../nbs/8_lab/2_views/23_inspect.ipynb #734e8db7
 def newest_first(memory):

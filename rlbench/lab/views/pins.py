@@ -13,6 +13,7 @@ from time import perf_counter
 import numpy as np
 
 from ...core.batch import Batch, columns
+from ...core.spaces import as_columns
 from ...core.words import unknown
 from ..pictures import widgets
 from ..pictures.components import Pane, button, reveal, styled
@@ -26,7 +27,8 @@ from ...training.visits import chosen_one
 def greedy_numbers(actor, obs): # (1, ...)
     "The numbers of the greedy action, (A,)"
     act = Policy(actor.twin(np.random.default_rng(0))).act(obs)
-    parts = [np.asarray(column, float).reshape(-1) for _, column in columns(Batch(act=act))]
+    named = Batch(act=as_columns(actor.spec.action_space, act))
+    parts = [np.asarray(column, float).reshape(-1) for _, column in columns(named)]
     return np.concatenate(parts)
 
 # %% ../../../nbs/8_lab/2_views/12_pins.ipynb #1bdb753c
