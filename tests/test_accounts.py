@@ -12,7 +12,9 @@ from rlbench.core.batch import Batch
 from rlbench.core.state import same
 from rlbench.envs.env import EnvProblem
 from rlbench.lab.time.accounts import explain_next, explain_update
-from rlbench.lab.views.backups import draw_tree, trimmed
+from rlbench.lab.views.backups import BackupView, draw_tree, trimmed
+from rlbench.lab.views.part_histories import PartsHistory
+from rlbench.lab.views.updates import TargetsView, UpdateView
 from rlbench.lab.pictures.components import as_page, is_revealed
 from rlbench.lab.pictures.drawing import Sheet
 from rlbench.lab.time.timeline import Timeline
@@ -275,3 +277,169 @@ def test_it_explains_while_another_thread_plays():
     wb.pause()
     assert account.number >= 5 and wb.trainer.learner.updates >= account.number
     wb.close()
+
+
+def own(base, change, name="own"):
+    "An algorithm whose parts are others: change(the parts of a loss or an update)"
+    class Own(base):
+        def losses(self, nets, batch):
+            for group, loss, parts in base.losses(self, nets, batch):
+                yield group, loss, change(parts)
+
+        def update(self, nets, batch):
+            return change(base.update(self, nets, batch))
+
+    if base.update is None: del Own.update
+    Own.name = f"own_{name}"
+    return Own
+
+
+ODD_PARTS = dict(
+    nested=lambda parts: dict(all=dict(parts)),
+    means=lambda parts: {name: part.mean() for name, part in parts.items()},
+    short=lambda parts: {name: part[:1] for name, part in parts.items()},
+    empty=lambda parts: {name: part[:0] for name, part in parts.items()},
+    wide=lambda parts: {name: torch.as_tensor(part)[:, None].expand(-1, 3) for name, part in parts.items()},
+    nothing=lambda parts: {},
+    half=lambda parts: {name: parts[name] for name in list(parts)[::2]},
+    other_half=lambda parts: {name: parts[name] for name in list(parts)[1::2]},
+)
+FAMILIES = dict(
+    ppo=("CartPole-v1", dict(n_steps=16, batch_size=16, n_epochs=2, hidden=(8,))),
+    dqn=("CartPole-v1", dict(learning_starts=20, batch_size=16, n_step=2, hidden=(8,))),
+    qlearning=("rlbench/CliffWalk-v0", {}),
+)
+
+
+@pytest.mark.parametrize("parts", ODD_PARTS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_parts_of_any_form_are_explained_as_far_as_they_tell(family, parts):
+    env, settings = FAMILIES[family]
+    algo = own(rlbench.algos.algorithm.get(family), ODD_PARTS[parts])
+    trainer = Trainer(env, algo(**settings), seed=0, num_envs=2, log_every=20)
+    views = [view(trainer, "agent") for view in (UpdateView, TargetsView, PartsHistory)]
+    views += [view(trainer, "agent") for view in (BackupView,) if view.fits(trainer, "agent")]
+    trainer.watchers.append(lambda run, event: [view.note(run, event) for view in views if view.note])
+    timeline = Timeline(trainer)
+    trainer.until("update", 5)
+    account = explain_update(timeline)
+    assert str(account) and str(account.table()) and account.line(0) and "nan" not in account.line(0)
+    draw_tree(Sheet(), trimmed(account.diagram(0)))
+    if parts in ("means", "short", "nothing"):
+        assert not {"ratio", "clipped", "logp"} & account.rows.keys()
+    for view in views:
+        view.draw(trainer, moving=False)
+        assert view.text()
+    trainer.run(steps=100)
+    row = trainer.metrics.rows[-1]
+    assert any(name.startswith("all.") for name in row) == (parts == "nested")
+    Trainer(env, algo(**settings), num_envs=2).restore(trainer.snapshot())
+
+
+class Sketch(rlbench.algos.algorithm.get("reinforce")):
+    "REINFORCE that says of its rows how likely their actions are"
+    name = "sketch"
+
+    def losses(self, nets, batch):
+        for group, loss, _ in super().losses(nets, Batch(batch, adv=batch.gain, ret=batch.gain)):
+            yield group, loss, dict(logp=nets.policy(batch.obs).logp(batch.act), adv=batch.gain.mean())
+
+    def targets(self, nets, rows, noise):
+        data, todo = super().targets(nets, rows, noise)
+        return Batch(obs=data.obs, act=data.act, gain=data.ret), todo
+
+
+def test_how_likely_an_action_is_can_be_told_without_what_was_wished():
+    trainer = Trainer("CartPole-v1", Sketch(), seed=0)
+    trainer.until("update")
+    account = explain_next(trainer)
+    assert {"logp", "logp_after"} <= account.rows.keys() and "followed" not in account.rows
+    assert "do not name all that tells" in str(account)
+    assert "log-probability" in account.line(0) and "likely;" not in account.line(0)
+
+
+SHORT = dict(seed=0, num_envs=2, n_steps=16, batch_size=8, n_epochs=2, hidden=(8,),
+             gae_lambda=0., normalize_reward=False)
+
+
+def worth_next(account):
+    "What follows each row of PPO's targets without λ, by the critic of when they were made"
+    batch = account.last.batch
+    return account.rows.discount, account.rows.follows, (batch.ret - batch.rew).numpy()
+
+
+def check_discount(account, gamma):
+    "The sums are of this discount"
+    discount, follows, rest = worth_next(account)
+    goes_on = ~account.last.batch.term.numpy()
+    assert discount[goes_on] == pytest.approx(gamma)
+    assert follows[goes_on] == pytest.approx(rest[goes_on] / gamma, rel=1e-4)
+    assert f" + {gamma:g} · " in account.line(int(np.flatnonzero(goes_on)[0]))
+
+
+def test_sums_keep_the_discount_of_when_their_targets_were_made(tmp_path):
+    trainer = Trainer("CartPole-v1", "ppo", **SHORT)
+    timeline = Timeline(trainer)
+    view = TargetsView(trainer, "agent")
+    trainer.until("update")
+    trainer.set(gamma=.5)
+    trainer.until("update")
+    check_discount(explain_update(timeline), .99)
+    check_discount(explain_next(trainer), .99)
+    view.draw(trainer, moving=False)
+    assert "0.99 ×" in view.text()
+    trainer.save(tmp_path / "owed.rlb")
+    loaded = rlbench.load(tmp_path / "owed.rlb")
+    assert loaded.digest() == trainer.digest()
+    check_discount(explain_next(loaded), .99)
+    check_discount(explain_next(loaded.fork(gamma=.7)), .99)
+    held = trainer.snapshot()
+    trainer.until("iteration")
+    trainer.until(lambda event: event.kind == "process")
+    view.draw(trainer, moving=False)
+    assert "0.99 ×" in view.text()                        # the last step is that of the rollout before
+    view.draw(trainer.fork(), moving=False)
+    assert "0.99 ×" in view.text()
+    trainer.until("update")
+    check_discount(explain_update(timeline), .5)
+    assert "by_hand" not in trainer.state() and "by_hand" in held
+    trainer.restore(held)
+    check_discount(explain_next(trainer), .99)
+    del held["by_hand"]                                   # as older files are
+    trainer.restore(held)
+    check_discount(explain_next(trainer), .5)
+
+
+def test_targets_of_a_step_have_the_discount_of_the_step():
+    settings = dict(seed=0, learning_starts=32, batch_size=16, hidden=(16,), gradient_steps=4, train_freq=4)
+    trainer = Trainer("Pendulum-v1", "sac", **settings)
+    trainer.until("update", 2)
+    view = TargetsView(trainer, "agent")
+    trainer.set(gamma=.5)
+    view.draw(trainer, moving=False)
+    assert "0.99 ×" in view.text()                        # it was taken before
+    assert explain_next(trainer).rows.discount == pytest.approx(.5)
+    trainer.until("update")
+    view.draw(trainer, moving=False)
+    assert "0.5 ×" in view.text()
+
+
+def test_two_discounts_in_one_list_are_not_told_as_one():
+    trainer = Trainer("CartPole-v1", "ppo", **SHORT)
+    trainer.until("update")
+    trainer.set(gamma=.5)
+    trainer.learner.owe(2)
+    account = explain_next(trainer)
+    assert "paid" not in account.rows and "target" in account.rows
+    loaded = trainer.fork()
+    assert "paid" not in explain_next(loaded).rows
+
+
+def test_rewards_are_told_where_they_are_those_of_the_target():
+    settings = dict(seed=0, num_envs=1, n_step=3, learning_starts=20, batch_size=8, hidden=(8,))
+    trainer = Trainer("CartPole-v1", "dqn", **settings)
+    trainer.until(lambda event: event.kind == "process")
+    trainer.set(gamma=.5)
+    assert "1 + 0.99 · 1 + 0.9801 · 1 + 0.9703 · " in explain_next(trainer).line(0)
+    trainer.set(n_step=1)
+    assert "target 2.97 + 0.9703 · " in explain_next(trainer).line(0)

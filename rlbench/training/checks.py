@@ -20,6 +20,7 @@ from ..buffers.frames import Frames, check_film, row_of_frames
 from ..buffers.ring import Ring
 from ..core.batch import Batch, as_numpy, columns, each
 from ..core.forms import check_form, is_alike, told_form
+from ..core.settings import fits
 from ..core.spaces import from_columns
 from ..core.state import FileProblem, snapshot
 from ..core.words import ConfigError
@@ -92,23 +93,32 @@ def check_parameters(env, told):
 # %% ../../nbs/6_training/631_checks.ipynb #d04a7a33
 def check_choice(space, act):
     "FileProblem where what waits to be done is no action"
-    try: fits = from_columns(space, act[0]) in space
-    except (TypeError, KeyError, IndexError, ValueError): fits = False
-    if not fits:
+    try: possible = from_columns(space, act[0]) in space
+    except (TypeError, KeyError, IndexError, ValueError): possible = False
+    if not possible:
         raise FileProblem(f"chosen: {told_form(act)}, expected one of {space}")
+
+# %% ../../nbs/6_training/631_checks.ipynb #fdcf6acb
+def check_discounts(learners, who, told):
+    "FileProblem where these are not the discounts of a learner's data and of its last step, or nothing"
+    numbers = isinstance(told, list) and all(x is None or fits(float, x) for x in told)
+    if who not in learners or not numbers or len(told) not in (0, 2):
+        raise FileProblem(f"discounts of {who}: {told_form(told)}, expected two numbers of one of {list(learners)}")
 
 # %% ../../nbs/6_training/631_checks.ipynb #7d79fdc3
 def check_hands(trainer, tree):
     "FileProblem where what hands are said to have done cannot be"
     env = trainer.env
     told = tree.get("by_hand", {})
-    check_form(told, {name: None for name in ("marks", "chosen") if name in told})
+    check_form(told, {name: None for name in ("marks", "chosen", "discounts") if name in told})
     for who, marks in told.get("marks", {}).items():
         check_form({who: np.asarray(marks)[:1]}, {one: np.zeros(1, np.int64) for one in trainer.learners if one == who})
     for who, act in told.get("chosen", {}).items():
         if who not in env.behaviours:
             raise FileProblem(f"chosen: by {who!r}, expected one of {list(env.behaviours)}")
         check_choice(env.behaviours[who].action_space, act)
+    for who, discounts in told.get("discounts", {}).items():
+        check_discounts(trainer.learners, who, discounts)
     inside = tree["env"].get("by_hand", {})
     for values in [tree["env"].get("wanted", {}), inside.get("wanted", {}), *inside.get("in_force", [])]:
         if values: check_parameters(env, values)

@@ -8,6 +8,7 @@ __all__ = ['NotFinite', 'wrong_parts', 'check_weights', 'Group', 'FlatGroup', 'g
            'learner_for']
 
 # %% ../../nbs/6_training/61_learner.ipynb #01dcb49b
+import copy
 from functools import partial
 from math import inf, isfinite
 
@@ -27,7 +28,7 @@ from ..core.batch import Batch, as_numpy, columns, each
 from ..core.schedules import at, schedules
 from ..core.settings import whole_number
 from ..core.spaces import is_inside, parts_of, room_for
-from ..core.state import FileProblem, snapshot, told_state, went_back
+from ..core.state import FileProblem, same, snapshot, told_state, went_back
 from ..core.words import ConfigError
 from .actor import NoiseStream, to_tensors
 
@@ -232,6 +233,52 @@ def memory_for(settings, spec, given):
     raise ConfigError(f"the memory that is given has places for {given.num_envs} environments, and {spec.num_envs} are "
                       f"stepped; set num_envs={given.num_envs}, or give a memory of another shape")
 
+# %% ../../nbs/6_training/61_learner.ipynb #b9cd546c
+def came_with_rows(last):
+    "Whether the targets of a step were made with its rows, and not in the step"
+    target = last.parts.get("target", last.batch.get("ret"))
+    if target is None or "disc" in last.batch: return "disc" in last.batch
+    return any(same(as_numpy(target), column) for column in last.batch.values())
+
+# %% ../../nbs/6_training/61_learner.ipynb #1e396009
+class Discounting:
+    "What a learner knows of the discounts in targets, where they are not the present one"
+    earlier = ()        # (its data or its last step, discount)
+
+    def discount_of(self, made): # its data, or its last step
+        "The discount in the targets; None where there are several"
+        for known, gamma in self.earlier:
+            if known is made: return gamma
+        older = isinstance(made, Taken) and came_with_rows(made)
+        return self.discount_of(made.data) if older else self.algo.gamma
+
+    @property
+    def discounts(self):
+        "Those of its data and of its last step"
+        return [self.discount_of(made) for made in (self.data, self.last)]
+
+    @property
+    def earlier_discounts(self):
+        "The same, where one of them is not the present one; else nothing"
+        found = self.discounts if self.earlier else []
+        return found if any(gamma != self.algo.gamma for gamma in found) else []
+
+    def joined_discounts(self, parts): # [(data, to-do list), …]
+        "Those of all data in one, and of its last step"
+        found = {self.discount_of(data) for data, _ in parts}
+        return [found.pop() if len(found) == 1 else None, self.discount_of(self.last)]
+
+    def remember(self, discounts):
+        "Its data and its last step were made with these"
+        pairs = zip((self.data, self.last), discounts)
+        self.earlier = [pair for pair in pairs if pair[0] is not None and pair[1] != self.algo.gamma]
+
+    def change(self, settings):
+        "Learn by others from now on, and know with what discounts targets were made before"
+        known = self.discounts
+        self.adopt(settings)
+        self.remember(known)
+
 # %% ../../nbs/6_training/61_learner.ipynb #3dfe133c
 class Paced:
     "By which settings a learner learns, and how long until it can"
@@ -297,7 +344,7 @@ def told_last(last):
     return dict(batch=last.batch, parts=last.parts, groups=last.groups, left=last.left)
 
 # %% ../../nbs/6_training/61_learner.ipynb #54e37e9d
-class LearnerState(Paced):
+class LearnerState(Paced, Discounting):
     "What a learner holds, and how it is written down"
 
     def __init__(self, name, settings, actor, rng, memory=None):
@@ -360,8 +407,8 @@ class LearnerState(Paced):
 
 # %% ../../nbs/6_training/61_learner.ipynb #7790cd8b
 def moved(rows, device):
-    "Copies of tensors on a device, and of arrays"
-    return each(lambda column: column.copy() if isinstance(column, np.ndarray) else column.to(device, copy=True), rows)
+    "Copies of tensors on a device, and of arrays; numbers as they are"
+    return each(lambda column: column.to(device, copy=True) if torch.is_tensor(column) else copy.copy(column), rows)
 
 # %% ../../nbs/6_training/61_learner.ipynb #6c6dad96
 def last_on(last, device):
@@ -452,7 +499,9 @@ class Learner(LearnerState):
         self.fresh[:] = fresh
         if owed < wanted:
             raise ValueError(f"owe: {self.settings.name} finds nothing to learn from in what is stored")
+        discounts = self.joined_discounts(parts)
         self.data, self.todo = joined(parts)
+        self.remember(discounts)
         del self.todo[wanted:]
         self.touches += 1
         self.ask()
@@ -523,8 +572,9 @@ class OwnLearner(Learner):
 # %% ../../nbs/6_training/61_learner.ipynb #37ef2517
 def check_parts(parts, who):
     "NotFinite names an error that is not finite, or any part where there is no error"
-    for name in parts.keys() & {"delta"} or parts:
-        if not np.isfinite(as_numpy(parts[name])).all():
+    told = dict(columns(parts))
+    for name in told.keys() & {"delta"} or told:
+        if not np.isfinite(told[name]).all():
             raise NotFinite(f"{name} is not finite in an update of {who}: values run away. Is the step size too "
                             "large, are rewards?")
 

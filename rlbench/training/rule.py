@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core.batch import Batch, as_numpy
+from ..core.batch import Batch, columns
 from ..core.stats import Metrics, Timers
 from .learner import check_weights
 
@@ -165,7 +165,7 @@ def learner_row(learner, mark):
     "The last step of a learner as numbers; `mark` stands before every name"
     last = learner.last
     if last is None: return {}
-    row = {f"{mark}{name}": float(np.ravel(as_numpy(part)).mean()) for name, part in last.parts.items()}
+    row = {f"{mark}{name}": float(np.ravel(part).mean()) for name, part in columns(last.parts)}
     for group, (loss, norm) in last.groups.items():
         which = "" if len(learner.groups) == 1 else f"_{group}"
         row |= {f"{mark}loss{which}": float(loss), f"{mark}grad_norm{which}": float(norm)}

@@ -174,6 +174,8 @@ def told_hands(trainer):
     marks = {name: np.array(learner.by_hand) for name, learner in trainer.learners.items() if learner.by_hand}
     told = dict(marks=marks) if marks else {}
     if trainer.chosen: told["chosen"] = trainer.chosen
+    discounts = {name: learner.earlier_discounts for name, learner in trainer.learners.items()}
+    if any(discounts.values()): told["discounts"] = discounts
     return dict(by_hand=told) if told else {}
 
 # %% ../../nbs/6_training/63_setup.ipynb #72657313
@@ -181,8 +183,11 @@ def take_hands(trainer, told):
     "Go back to what `told_hands` told"
     trainer.chosen = snapshot(told.get("chosen", {}))
     marks = told.get("marks", {})
+    discounts = told.get("discounts", {})
     for name, learner in trainer.learners.items():
         learner.by_hand = marks[name].tolist() if name in marks else []
+        learner.earlier = ()
+        learner.remember(discounts.get(name, ()))
 
 # %% ../../nbs/6_training/63_setup.ipynb #cbf69e6b
 SWITCHES = ("collecting", "learning", "exploring")
@@ -462,4 +467,4 @@ def go_on_by(trainer, config):
     trainer.settings = config.values["trainer"]
     trainer.env.named = trainer.settings.observation_names
     for name, learner in trainer.learners.items():
-        learner.adopt(config.values[name])
+        learner.change(config.values[name])

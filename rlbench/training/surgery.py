@@ -41,9 +41,11 @@ def without_numbers(rows):
 # %% ../../nbs/6_training/616_surgery.ipynb #4cc75bbb
 def forget_numbers(learner):
     "What was learned from last forgets where it lay"
+    discounts = learner.discounts
     learner.data = without_numbers(learner.data)
-    if learner.last is None: return
-    learner.last = replace(learner.last, batch=without_numbers(learner.last.batch), data=learner.data)
+    if learner.last is not None:
+        learner.last = replace(learner.last, batch=without_numbers(learner.last.batch), data=learner.data)
+    learner.remember(discounts)
 
 # %% ../../nbs/6_training/616_surgery.ipynb #e1f40a03
 def drawn_anew(learner):

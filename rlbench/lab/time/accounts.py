@@ -24,8 +24,8 @@ from ..pictures.drawing import short
 from ..views.inspect import action_words, ending
 from .owner import next_event
 from .timeline import done_before, ends_of, lead
-from ..views.updates import layer_of, learned_towards, per_row, rows_that_count, target_terms
-from ..views.views import in_words
+from ..views.updates import (first_told, layer_of, learned_towards, obs_told, per_row, rows_that_count,
+                                       target_terms)
 from ...training.visits import chosen_one
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #535ad059
@@ -44,23 +44,26 @@ def asked_again(algo, nets, batch):
     "The same, of each row by itself where an update goes from row to row"
     if not algo.in_numbers: return named_by(algo, nets, batch)
     alone = [named_by(algo, nets, batch[i:i + 1]) for i in range(len(batch))]
-    return each(lambda *columns: np.concatenate(columns), *alone)
+    return each(lambda *columns: np.concatenate([*map(np.atleast_1d, columns)]), *alone)
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #1d4abc0e
 def values_said(algo, nets, batch, named):
     "(n,) values of the rows of a minibatch by networks that named these parts; None where nobody says them"
-    found = named.get("q", named.get("val"))
+    found = first_told(batch, named.get("q"), named.get("val"))
     if found is not None: return per_row(found, batch)
+    if "obs" not in batch: return None
     with torch.no_grad(): found = algo.values(nets, batch.obs)
     return per_row(found, batch) if found is not None and found.ndim == 1 else None
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #d99ac8a7
 def logp_said(batch, named):
     "(n,) log-probabilities of what was done; None where the named parts do not tell them"
-    if "nll" in named: return -per_row(named["nll"], batch)
-    if "logp" in named: return per_row(named["logp"], batch)
-    if "surr" in named:
-        return per_row(batch.logp, batch) + np.log(per_row(named["ratio"], batch))
+    nll, logp, ratio = (per_row(named.get(name), batch) for name in ("nll", "logp", "ratio"))
+    stored = per_row(batch.get("logp"), batch)
+    if nll is not None: return -nll
+    if logp is not None: return logp
+    if "surr" in named and ratio is not None and stored is not None:
+        return stored + np.log(ratio)
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #beb787a7
 def row_terms(last, gamma):
@@ -68,22 +71,31 @@ def row_terms(last, gamma):
     terms = target_terms(last, gamma)
     if terms: return terms
     rows, _ = rows_that_count(last.batch)
+    target, estimate = (per_row(x, last.batch) for x in learned_towards(last))
     found = Batch(row=rows)
-    towards = learned_towards(last)
-    if towards is not None:
-        found.target, found.estimate = (per_row(x, last.batch) for x in towards)
-        found.error = found.target - found.estimate
+    if target is not None: found.target = target
+    if estimate is not None: found.estimate = estimate
+    if target is not None and estimate is not None:
+        found.error = target - estimate
     return found
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #f10795a7
+def clipped_rows(last):
+    "(n,) bool, whether the smaller surrogate of a row is the clipped one; None where the parts do not tell it"
+    told = [last.parts.get(name) for name in ("surr", "ratio", "adv")]
+    if any(per_row(x, last.batch) is None for x in told): return None
+    surr, ratio, adv = told
+    if not surr.shape == ratio.shape == adv.shape: return None
+    return per_row(surr < ratio * adv, last.batch) > 0
+
 def pushes(last):
     "Batch of (n,) weight, adv, ratio, clipped of the rows of an update, those that it has"
     found = Batch()
     for name in ("weight", "adv", "ratio"):
-        column = last.parts.get(name, last.batch.get(name))
+        column = first_told(last.batch, last.parts.get(name), last.batch.get(name))
         if column is not None: found[name] = per_row(column, last.batch)
-    if "surr" in last.parts:
-        found.clipped = as_numpy(last.parts.surr < last.parts.ratio * last.parts.adv)
+    clipped = clipped_rows(last)
+    if clipped is not None: found.clipped = clipped
     return found
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #9e790f2f
@@ -95,23 +107,32 @@ def value_moves(target, before, after): # (n,) each
     return Batch(before=before, after=after, moved=moved)
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #5ecfdc1a
-def policy_moves(wanted,        # (n,) 1: the action is to become likelier, -1: less likely, 0: nothing is asked of it
-                 before, after):# (n,) its log-probability
-    "Columns logp, logp_after, pushed, followed of rows that push for their actions"
-    return Batch(logp=before, logp_after=after, pushed=wanted, followed=wanted * (after - before))
+def wished(last, found): # Batch of (n,) what is known of its rows
+    "(n,) 1: an action is to become likelier, -1: less likely, 0: nothing is asked of it; None where that is not told"
+    if per_row(last.parts.get("nll"), last.batch) is not None:
+        wanted = np.ones(len(found.row))
+    elif "adv" in found: wanted = np.sign(found.adv)
+    else: return None
+    return np.where(found.get("clipped", False), 0, wanted)
+
+def policy_moves(wanted,        # (n,) as above, or None
+                 before, after):# (n,) log-probabilities of the actions
+    "Columns logp, logp_after, and, of rows that are known to push for their actions, pushed and followed"
+    found = Batch(logp=before, logp_after=after)
+    return found if wanted is None else Batch(found, pushed=wanted, followed=wanted * (after - before))
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #f672a2b8
-def rows_moved(last, algo, before, after): # networks
+def rows_moved(last, algo, gamma,  # discount in the targets
+               before, after):     # networks
     "Batch of (n,) numbers: of each row of an update what it pushed for, and where it went"
-    found = Batch(row_terms(last, algo.gamma) | pushes(last))
+    found = Batch(row_terms(last, gamma) | pushes(last))
     named = [asked_again(algo, nets, last.batch) for nets in (before, after)]
     values = [values_said(algo, nets, last.batch, one) for nets, one in zip((before, after), named)]
     logps = [logp_said(last.batch, one) for one in named]
     if "target" in found and values[0] is not None:
         found |= value_moves(found.target, *values)
     if logps[0] is not None:
-        wanted = np.ones(len(found.row)) if "nll" in last.parts else np.sign(found.adv)
-        found |= policy_moves(np.where(found.get("clipped", False), 0, wanted), *logps)
+        found |= policy_moves(wished(last, found), *logps)
     return found
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #0e9968fa
@@ -126,12 +147,21 @@ def layers_moved(before, after):
     return {layer: square**.5 for layer, square in sorted(squares.items(), key=lambda one: -one[1]) if square}
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #c202ba11
-def rewards_within(learner, batch):
-    "[rewards of the steps that a row's target takes in] of a minibatch; None where that is one step, or a mixture"
-    if "alive" not in batch or "index" not in batch: return None
-    rows, alive = learner.memory.ahead(as_numpy(batch.index), learner.algo.n_step)
+def rewards_within(learner, last):
+    "[rewards of the steps in each row's target] of an update; None of one step, a mixture, or where they lie no more"
+    batch = last.batch
+    gamma = learner.discount_of(last)
+    known = gamma is not None and {"alive", "index", "ret", "disc"} <= batch.keys()
+    if not known: return None
+    rows, alive = learner.memory.ahead(as_numpy(batch.index), getattr(learner.algo, "n_step", 1))
     rew = learner.memory.gather(rows).rew
-    return [column[:count].tolist() for column, count in zip(rew.T, alive.sum(0))]
+    counts = alive.sum(0)
+    paid = (gamma**np.arange(len(rew))[:, None] * rew * alive).sum(0)
+    disc = as_numpy(batch.disc)
+    same_steps = np.allclose(np.where(disc > 0, gamma**counts, 0), disc, atol=1e-6)
+    same_sums = np.allclose(paid, as_numpy(batch.ret), 1e-4, 1e-5)
+    if not (same_steps and same_sums): return None
+    return [column[:count].tolist() for column, count in zip(rew.T, counts)]
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #ed21b34a
 def figure(x):
@@ -183,16 +213,18 @@ def policy_line(row):
     "What became of an action's probability"
     known = [f"{name} {figure(row[name])}" for name in ("adv", "ratio", "weight") if name in row]
     if row.get("clipped"): known.append("clipped")
-    told = f"{', '.join([*known, WISHES[int(row['pushed'])]])}; log-probability {figure(row['logp'])}"
-    side = "towards" if row["followed"] >= 0 else "against"
-    return f"{told}, now {figure(row['logp_after'])}{f', {side} that' if row['pushed'] else ''}"
+    if "pushed" in row: known.append(WISHES[int(row["pushed"])])
+    told = f"{', '.join(known)}{'; ' * bool(known)}log-probability {figure(row['logp'])}"
+    side = "towards" if row.get("followed", 0) >= 0 else "against"
+    return f"{told}, now {figure(row['logp_after'])}{f', {side} that' if row.get('pushed') else ''}"
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #816a2bfe
 def tree_of_terms(row, place):
     "Node of what one row was learned from, by its terms alone"
     now = row.get("after")
     if "target" not in row:
-        return Node("s", edges=(("pushed", Node("log-probability", row.get("logp_after"), "action")),))
+        if "logp_after" not in row: return Node("s")
+        return Node("s", edges=(("pushed" * ("pushed" in row), Node("log-probability", row["logp_after"], "action")),))
     if "paid" not in row:
         return Node(place, now, edges=(("", Node("target", row["target"])),))
     label = f"r {short(row['paid'])}"
@@ -222,10 +254,16 @@ def in_order(rows, by, down):
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #1604a01d
 def place_text(last, at, act, cells): # where the row stands in the minibatch, what was done, is it a cell of a table?
     "What a row corrects, as one writes it"
-    name = "q" if "q" in last.parts else "v"
+    name = "v" if per_row(last.parts.get("q"), last.batch) is None else "q"
     if not cells: return f"{name}(s, {act})" if name == "q" else f"{name}(s)"
     state = int(last.batch.obs[at])
     return f"{name}[{state}, {int(last.batch.act[at])}]" if name == "q" else f"{name}[{state}]"
+
+# %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #0a3731ed
+def end_told(batch, at):
+    "How an episode ended in a row of a minibatch, in words; nothing where that is not told"
+    known = {"term", "trunc"} <= batch.keys()
+    return ending(Batch(term=batch.term, trunc=batch.trunc)[at]) if known else ""
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #280cdae9
 @dataclass
@@ -240,6 +278,7 @@ class Account:
     layers: dict       # {layer: length of its change}
     acts: list         # what was done in the rows, in words
     rewards: list      # of the steps in each row's target; None where that is one, or a mixture
+    gamma: float       # the discount in its targets; None where there are several
 
     @property
     def columns(self):
@@ -255,7 +294,7 @@ class Account:
     @property
     def cells(self):
         "Whether rows correct numbered cells of a table"
-        return bool(self.algo.update) and not isinstance(self.last.batch.obs, dict) and self.last.batch.obs.ndim == 1
+        return bool(self.algo.update) and getattr(self.last.batch.get("obs"), "ndim", 0) == 1
 
     def at(self, i):
         "Where the i-th row stands in the minibatch"
@@ -270,9 +309,8 @@ class Account:
         "The i-th row as texts: observation, action, how an episode ended, and a number for each column"
         batch = self.last.batch
         at = self.at(i)
-        end = ending(Batch(term=batch.term, trunc=batch.trunc)[at]) if "trunc" in batch else ""
         numbers = [cell_text(name, self.rows[name][i]) for name in self.columns]
-        return [in_words(batch.obs[at], 4), self.acts[i], end, *numbers]
+        return [obs_told(batch, at), self.acts[i], end_told(batch, at), *numbers]
 
     def table(self, by=None, down=True, most=10):
         "The first rows by a column, as text"
@@ -315,7 +353,7 @@ def line_of_row(account, i):
     if "target" in row:
         line = cell_line if is_alone(account, i) else value_line
         rewards = account.rewards and account.rewards[i]
-        told.append(line(row, account.place(i), target_sum(row, rewards, account.algo.gamma)))
+        told.append(line(row, account.place(i), target_sum(row, rewards, account.gamma)))
     if "logp" in row: told.append(policy_line(row))
     return "; ".join(told) or NO_ROWS
 
@@ -331,12 +369,17 @@ def tree_of_row(account, i):
     return corrected(tree, dict(q=row["before"]), row["after"]) if "before" in row else tree
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #8945a3ec
+def moved_text(account):
+    "How many rows went astray, in words; or why that is not known"
+    if {"moved", "followed"} & account.rows.keys():
+        return f"{len(account.against):,} moved against what it pushed for"
+    known = {"target", "logp"} & account.rows.keys()
+    return "its losses do not name all that tells what its rows pushed for" if known else NO_ROWS
+
 def account_text(account):
     "An account in one line"
     rows = len(account.rows.row)
-    known = {"moved", "followed"} & account.rows.keys()
-    told = [f"{rows:,} row{'s' * (rows != 1)}"]
-    told.append(f"{len(account.against):,} moved against what it pushed for" if known else NO_ROWS)
+    told = [f"{rows:,} row{'s' * (rows != 1)}", moved_text(account)]
     told += [f"{layer} moved by {figure(change)}" for layer, change in list(account.layers.items())[:1]]
     return f"Account(update {account.number:,} of {account.who} by {account.algo.name}: {'; '.join(told)})"
 
@@ -356,9 +399,10 @@ def account_ahead(trainer, who):
     before = copy.deepcopy(learner.nets)
     trainer.until(lambda event: event.kind == "learn" and event.who == who)
     last = learner.last
-    rows = rows_moved(last, learner.algo, before, learner.nets)
+    gamma = learner.discount_of(last)
+    rows = rows_moved(last, learner.algo, gamma, before, learner.nets)
     return Account(who, learner.updates, learner.algo, last, before, rows, layers_moved(before, learner.nets),
-                   acts_told(trainer, who, last, rows.row), rewards_within(learner, last.batch))
+                   acts_told(trainer, who, last, rows.row), rewards_within(learner, last), gamma)
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #47f5ec8e
 def explain_next(trainer, who=None): # behaviour, where several learn

@@ -17,7 +17,7 @@ import torch
 
 from ...algos.algorithm import algorithms
 from ...algos.questions import Node, backup_diagram, eligibility, learned_model, most_urgent
-from ...core.batch import as_numpy
+from ...core.batch import as_numpy, columns
 from ...core.state import snapshot
 from ...envs.actions import action_names
 from ...envs.tabular import model_of
@@ -140,6 +140,11 @@ def draw_tree(sheet, tree, width=400, height=236):
 # %% ../../../nbs/8_lab/2_views/24_backups.ipynb #6ed3c30d
 CORRECTED = ("val", "q", "target", "delta")    # what an update says of its first row
 
+def first_numbers(last):
+    "{name: number} of an update's first row; a number that several rows share is none of it"
+    told = {name: part for name, part in columns(last.parts) if part.size and (part.ndim or len(last.batch) == 1)}
+    return {name: float(told[name].flat[0]) for name in CORRECTED if name in told}
+
 def with_names(node, names): # of the actions
     "The same tree with the environment's names for actions"
     text = node.text
@@ -241,7 +246,7 @@ class BackupView(View):
         if now is None: return self.blank("this update has no diagram", moving)
         before = self.earlier.tree(learner)
         tree = self.named(trainer, before or now)
-        first = {name: float(last.parts[name].flatten()[0]) for name in CORRECTED if name in last.parts}
+        first = first_numbers(last)
         self.tell(tree, first, now.value, known=before is not None)
         self.drawn = corrected(tree, first, now.value)
         sheet = Sheet()
@@ -251,9 +256,9 @@ class BackupView(View):
 
     def tell(self, tree, first, now, known):
         "The numbers of the first row, in words"
-        numbers = ", ".join(f"{name} {short(number)}" for name, number in first.items())
-        after = "" if now is None else f", now {short(float(now))}"
-        self.said = f"{tree.text}: {numbers}{after}{'' if known else '; below it values of now'}"
+        told = [f"{name} {short(number)}" for name, number in first.items()]
+        if now is not None: told.append(f"now {short(float(now))}")
+        self.said = f"{tree.text}: {', '.join(told)}{'' if known else '; below it values of now'}"
 
 # %% ../../../nbs/8_lab/2_views/24_backups.ipynb #9d1f8eed
 class StatesView(View):

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from ...core.batch import as_numpy
+from ...core.batch import as_numpy, columns
 from ..pictures import widgets
 from ..pictures.components import styled
 from .density_views import PALE
@@ -68,8 +68,8 @@ class Story:
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #637438e8
 def named_now(learner):
-    "(name, tensor) of all that the last update of a learner named"
-    yield from learner.last.parts.items()
+    "(name, array or number) of all that the last update of a learner named; dotted names where parts have parts"
+    yield from columns(learner.last.parts)
     for group, (loss, norm) in learner.last.groups.items():
         which = "" if len(learner.groups) == 1 else f"_{group}"
         yield f"loss{which}", loss
@@ -122,7 +122,7 @@ class PartStories(dict):
             story = self.get(name)
             if story is None: story = self[name] = Story()
             if at >= story.due: story.note(at, part)
-        self.due = min(story.due for story in self.values())
+        self.due = min((story.due for story in self.values()), default=0)
 
     def told(self, name):
         "(n, 4) updates, low, middle, high of a name; of what was not read only the mean is known, as all three"
@@ -233,7 +233,7 @@ class PartsHistory(View):
 
     def draw(self, trainer, moving):
         if not self.stories:
-            return self.blank("no update yet", moving)
+            return self.blank("updates name nothing" if trainer.learners[self.who].last else "no update yet", moving)
         if not moving: self.menu.offer(list(self.stories))
         names = self.menu.chosen(self.stories)
         told = {name: up_to_now(self.stories.told(name), name, trainer, self.who) for name in names}

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from ...algos.algorithm import Algorithm
-from ...core.batch import Batch, as_numpy
+from ...core.batch import Batch, as_numpy, columns
 from ..pictures import widgets
 from ..pictures.components import TransitionTable, number_button, styled
 from ..pictures.drawing import draw_histogram, draw_horizontal_bars, short
@@ -46,12 +46,12 @@ MEANT = dict(q="value", val="value", target="value", logp="policy", ent="policy"
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #ff2081b7
 def role_of(name):
     "The colour of a tensor with this name: that of what it is about"
-    return MEANT.get(name, "number")
+    return MEANT.get(name.rpartition(".")[2], "number")
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #99b655da
 def draw_parts(sheet, parts):
     "What a loss named; single numbers only where there is nothing else"
-    flat = {name: as_numpy(part).ravel() for name, part in parts.items()}
+    flat = {name: part.ravel() for name, part in columns(parts) if part.size}
     shown = {name: values for name, values in flat.items() if len(values) > 1} or flat
     for i, (name, values) in enumerate(list(shown.items())[:6]):
         draw_part(sheet, part_box(i, len(shown)), name, values.astype(float), role_of(name))
@@ -73,13 +73,6 @@ def draw_rows_used(sheet, memory, index):
     ticks = [[(x, 215), (x, 227), (np.nan, np.nan)] for x in places]
     sheet.pen.line(ticks, "here")
 
-# %% ../../../nbs/8_lab/2_views/25_updates.ipynb #c1b1f4d3
-def rows_that_count(batch):
-    "((n,) numbers of the rows that are learned from, their axes): (B,), or (T, B) of stretches in time"
-    valid = as_numpy(batch.valid) if "valid" in batch else np.ones(len(batch), bool)
-    if "burn" in batch: valid = valid & ~as_numpy(batch.burn)
-    return np.flatnonzero(valid), valid.shape
-
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #87fe8375
 def update_text(learner):
     "The last update in words"
@@ -87,9 +80,8 @@ def update_text(learner):
     words = []
     for group, (loss, _) in last.groups.items():
         words.append(f"{'' if len(last.groups) == 1 else group + ' '}loss {float(loss):.4g}")
-    parts = {name: as_numpy(part) for name, part in last.parts.items()}
-    words += [f"{name} {part.item():.3g}" for name, part in parts.items() if part.size == 1]
-    rows = len(rows_that_count(last.batch)[0])
+    words += [f"{name} {part.item():.3g}" for name, part in columns(last.parts) if part.size == 1]
+    rows = len(last.batch)
     words.append(f"{rows:,} row{'s' * (rows > 1)}")
     return f"update {learner.updates:,}: {', '.join(words)}"
 
@@ -194,36 +186,52 @@ class GradientView(View):
         self.said = f"whole gradient {whole:.3g}{cut}{left}"
         self.show(sheet, moving)
 
+# %% ../../../nbs/8_lab/2_views/25_updates.ipynb #c1b1f4d3
+def rows_that_count(batch):
+    "((n,) numbers of the rows that are learned from, their axes): (B,), or (T, B) of stretches in time"
+    valid = as_numpy(batch.valid) if "valid" in batch else np.ones(len(batch), bool)
+    if "burn" in batch: valid = valid & ~as_numpy(batch.burn)
+    return np.flatnonzero(valid), valid.shape
+
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #b5750d98
 def per_row(x, batch):
-    "(n,) float numbers of the rows that are learned from, means over further axes; x has all of them, or only these"
+    "(n,) numbers of the rows that are learned from, of all or these alone; means over further axes; None of other rows"
+    if x is None or isinstance(x, dict): return None
     rows, lead = rows_that_count(batch)
-    x = as_numpy(x).astype(float)
-    if x.shape[:len(lead)] == lead: x = x.reshape(np.prod(lead), -1)[rows]
-    return x.reshape(len(rows), -1).mean(1)
+    x = np.atleast_1d(as_numpy(x)).astype(float)
+    if x.shape[:len(lead)] == lead:
+        x = x.reshape(np.prod(lead), *x.shape[len(lead):])[rows]
+    return x.mean(tuple(range(1, x.ndim))) if len(x) == len(rows) else None
+
+# %% ../../../nbs/8_lab/2_views/25_updates.ipynb #ed08c46d
+def first_told(batch, *columns):
+    "The first of some columns that has numbers of the rows of a minibatch; None where none has"
+    return next((x for x in columns if per_row(x, batch) is not None), None)
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #f67edab9
 def learned_towards(last):
-    "(target, estimate) of an update's rows, as tensors, or None where it has none"
+    "(target, estimate) of an update's rows, as tensors, None for each of them that it has not"
     batch, parts = last.batch, last.parts
-    target = parts.get("target") if "disc" in batch or "target" in parts else batch.get("ret")
-    for estimate in (parts.get("q"), parts.get("val"), batch.get("val")):
-        if estimate is None: continue
-        delta = parts.get("delta")
-        if target is None and delta is not None and delta.shape == estimate.shape:
-            target = estimate + delta
-        return None if target is None else (target, estimate)
+    estimate = first_told(batch, parts.get("q"), parts.get("val"), batch.get("val"))
+    target = first_told(batch, parts.get("target"), None if "disc" in batch else batch.get("ret"))
+    delta = first_told(batch, parts.get("delta"))
+    known = target is None and estimate is not None and delta is not None
+    if known and delta.shape == estimate.shape: target = estimate + delta
+    return target, estimate
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #cfe6a242
 def has_terms(last):
     "Whether each row of an update has a target of one reward and what follows; those of R2D2 are on another scale"
     batch = last.batch
-    return learned_towards(last) is not None and "burn" not in batch and {"rew", "term"} <= batch.keys()
+    needed = ("rew", "term", "ret", "disc") if "disc" in batch else ("rew", "term")
+    told = (*learned_towards(last), *map(batch.get, needed))
+    return "burn" not in batch and all(per_row(x, batch) is not None for x in told)
 
-def target_terms(last, gamma):
+def target_terms(last, gamma): # None: its targets have several
     "Batch of (n,) row, paid, discount, follows, target, estimate, error of an update's rows; None if it has no terms"
-    if not has_terms(last): return None
     batch = last.batch
+    unknown = gamma is None and "disc" not in batch
+    if unknown or not has_terms(last): return None
     target, estimate = (per_row(x, batch) for x in learned_towards(last))
     if "disc" in batch:
         paid, discount = per_row(batch.ret, batch), per_row(batch.disc, batch)
@@ -239,7 +247,7 @@ def target_terms(last, gamma):
 def sum_text(terms, i, gamma):
     "The target of one row as a sum, in words"
     row = {name: float(x[i]) for name, x in terms.items()}
-    nothing = "nothing, it ended" if gamma else "nothing of what follows"
+    nothing = "nothing of what follows" if gamma == 0 else "nothing, it ended"
     rest = f"{row['discount']:.3g} × {short(row['follows'])}" if row["discount"] else nothing
     return (f"{short(row['paid'])} paid + {rest} = {short(row['target'])}; "
             f"estimate {short(row['estimate'])}, error {short(row['error'])}")
@@ -247,12 +255,16 @@ def sum_text(terms, i, gamma):
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #fd759730
 TERMS = ("paid", "discount", "follows", "target", "estimate", "error")
 
+def obs_told(batch, at):
+    "What was seen in a row of a minibatch, in words; nothing where that is not told"
+    return in_words(batch.obs[at], 4) if "obs" in batch else ""
+
 def cells_of_update(last, terms, i, env, space):
     "The i-th row of an update as texts: observation, action by its name, terms"
     batch = last.batch
-    at = np.unravel_index(terms.row[i], batch.rew.shape)
-    seen = [in_words(batch.obs[at], 4), action_words(env, space, batch.act[at], 4)]
-    return [*seen, *(short(float(terms[name][i])) for name in TERMS)]
+    at = np.unravel_index(terms.row[i], rows_that_count(batch)[1])
+    done = action_words(env, space, batch.act[at], 4) if "act" in batch else ""
+    return [obs_told(batch, at), done, *(short(float(terms[name][i])) for name in TERMS)]
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #247a8761
 def draw_terms(sheet, terms):
@@ -308,7 +320,7 @@ class TargetsView(View):
         "Answer the table's request for a page"
         learner = trainer.learners[self.who]
         self.last = learner.last
-        self.gamma = learner.algo.gamma
+        self.gamma = self.last and learner.discount_of(self.last)
         self.terms = self.last and target_terms(self.last, self.gamma)
         table = self.table
         rows = sorted_rows(self.terms, table.order, table.down) if self.terms else []
