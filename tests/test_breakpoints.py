@@ -1,5 +1,8 @@
 "A run stops at the event at which a condition holds, and says why"
+import warnings
 from dataclasses import dataclass
+from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ import torch
 from rlbench.algos.ppo import PPO
 from rlbench.core.batch import Batch
 from rlbench.envs.env import EnvProblem
-from rlbench.lab.time.breakpoints import Breakpoints
+from rlbench.lab.time.breakpoints import Breakpoints, Prefers, limit_in
 from rlbench.lab.time.expressions import BadExpression, Expression
 from rlbench.lab.time.not_finite import cause
 from rlbench.lab.time.timeline import Timeline
@@ -80,6 +83,136 @@ def test_a_reward_of_the_first_of_several_stops_the_page(bench):                
     wb.break_when("rew > -1000")
     wb.step("step", 3)
     assert wb.trainer.steps == 1 and wb.player.hit.words.endswith("of chaser")
+
+
+COLUMNS = [[.7], [.1, .7], [.7, 1.], [np.nan, .7], [np.nan], [0, 1]]
+WHOLE = np.int64, np.uint8, bool
+KINDS = [np.float16, np.float32, np.float64, *WHOLE, torch.float32, torch.float64]
+
+
+def column_of(numbers, kind):
+    "An array or a tensor of a kind; whole numbers have no nan"
+    if isinstance(kind, torch.dtype): return torch.tensor(numbers, dtype=kind)
+    return np.array(np.nan_to_num(numbers) if kind in WHOLE else numbers).astype(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("sign", [">", ">=", "<", "<="])
+def test_the_quick_look_and_the_expression_agree(kind, sign):
+    for number, column in product((.7, .1, 1, -1, 1e4), COLUMNS):
+        text = f"rew {sign} {number}"
+        rew = column_of(column, kind)
+        kept = limit_in(text)(SimpleNamespace(kind="collect", data=dict(rew=rew)))
+        held = Expression(text)(dict(rew=np.asarray(rew))).any()
+        assert not (kept and held) and (kept or held or np.isnan(column).any()), (text, rew)
+
+
+def test_a_return_is_of_the_behaviour_whose_episode_ended_and_names_its_environment():
+    trainer = Trainer("rlbench/Pennies-v0", "ppo", seed=0, num_envs=3)
+    stops = Breakpoints()
+    stops.add("episode_return > .5", trainer)
+    for _ in range(5):
+        hit = None
+        while not hit:
+            event = trainer.advance()
+            hit = stops.look(trainer, event)
+        won = [(one.who, f"episode_return = {one.ret:.4g}, environment {one.env} of 3") for one in event.ended
+               if one.ret > .5]
+        assert hit.words in [f"{words}, of {who}" for who, words in won]
+
+
+def test_an_episode_is_asked_together_with_the_row_that_it_ended_with():
+    trainer = Trainer("CartPole-v1", "ppo", seed=0, num_envs=16)
+    stops = Breakpoints()
+    number = stops.add("episode_return > 12 and obs[2] < 0", trainer)
+    for _ in range(80):
+        event = trainer.advance()
+        if event.kind != "collect": continue
+        hit = stops.look(trainer, event)
+        ended = [one for one in event.ended if one.ret > 12 and event.data.obs[one.env, 2] < 0]
+        assert bool(hit) == bool(ended)
+        if hit:
+            assert hit.words.endswith(f"environment {ended[0].env} of 16")
+    assert stops.hits[number] > 5
+
+
+@pytest.mark.parametrize("env, num_envs, text", [
+    ("CartPole-v1", 16, "obs > 0 and rew > 0"),
+    ("CartPole-v1", 4, "obs > 0 and rew > 0"),          # numpy would pair numbers of one row with four rows
+    ("CartPole-v1", 2, "obs > 0 and obs[0] > 0"),
+    ("Pendulum-v1", 3, "act > 0 and rew < 0"),          # and every row with every other
+    ("CartPole-v1", 2, "episode_return > 1 and next_obs > 0"),
+])
+def test_what_cannot_be_asked_row_by_row_is_no_breakpoint(env, num_envs, text):
+    trainer = Trainer(env, "ppo", num_envs=num_envs)
+    stops = Breakpoints()
+    with pytest.raises(BadExpression, match="cannot be asked row by row: rows are of different shapes"):
+        stops.add(text, trainer)
+    assert not stops.conditions
+    stops.add(text.replace("obs >", "obs[1] >").replace("act >", "act[0] >"), trainer)
+
+
+def test_a_row_that_is_no_transition_hits_nothing():
+    trainer = Trainer("CartPole-v1", "dqn", seed=0, num_envs=4, learning_starts=1000)
+    stops = Breakpoints()
+    for text in ("nan", "rew < 1", "abs(rew) < 1", "min(rew) < 1"):
+        stops.add(text, trainer)
+    anew = 0
+    for _ in range(100):
+        event = trainer.advance()
+        gaps = ~event.steps["agent"].valid
+        anew += gaps.any()
+        event.data.next_obs[gaps] = np.nan
+        assert stops.look(trainer, event) is None
+    assert anew > 5
+    event.data.rew[2:] = 0
+    event.steps["agent"].valid[:3] = False
+    assert stops.look(trainer, event).words == "rew = 0, row 3 of 4"
+
+
+def test_large_numbers_are_finite_and_nobody_is_warned():
+    trainer = Trainer("CartPole-v1", "ppo", num_envs=2)
+    stops = Breakpoints()
+    stops.add("nan", trainer)
+    event = trainer.advance()
+    event.data.rew[0] = event.data.next_obs[1, 2] = 1e30
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert stops.look(trainer, event) is None
+        event.data.next_obs[0, :2] = np.inf, -np.inf
+        assert stops.look(trainer, event).words == "not finite: next_obs of agent"
+
+
+def test_a_preference_is_asked_anew_where_the_run_sets_out(bench):                      # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], lr=1e-2, **REPLAY)
+    wb.break_when(obs=np.array([0, .1, 0, -.1], np.float32))
+    wb.step("update", 500)
+    at, words = wb.timeline.at, wb.player.hit.words
+    for _ in range(2):
+        wb.rewind(at - 1).step()
+        assert (wb.timeline.at, wb.player.hit.words) == (at, words)
+
+
+def test_a_preference_for_an_action_in_parts():
+    trainer = Trainer("rlbench/SideAndForce-v0", "ppo", seed=0, num_envs=2, n_steps=8)
+    watched = Prefers(trainer.obs["agent"][0], "agent", trainer)
+    event = trainer.until("update")
+    watched(trainer, event)
+    watched.updates -= 1                                    # asked once more about the same weights
+    assert watched(trainer, event) == ""
+
+
+@pytest.mark.parametrize("owed", [1, 3])
+def test_a_hand_on_the_way_to_its_step_stops_at_a_breakpoint(bench, owed):              # noqa: F811
+    wb = bench(algo="dqn", views=["curve"], **REPLAY).step("iteration")
+    wb.trainer.learner.owe(owed)
+    wb.break_when("loss > 0")
+    steps, updates = wb.trainer.steps, wb.trainer.updates
+    wb.act(1)
+    assert (wb.trainer.steps, wb.trainer.updates, wb.trainer.chosen) == (steps, updates + 1, {})
+    assert "Paused at breakpoint 1" in repr(wb) and "choose" not in wb.timeline.script()[-1]
+    wb.unbreak().act(1)
+    assert wb.trainer.steps == steps + 1 and wb.trainer.learner.by_hand
 
 
 GOOD = ["rew", "rew > 1 or (adv < 0 and not term)", "obs[0] * 2 + 1 >= -3", "1 < rew < 3", "mean(abs(rew)) == 0",

@@ -1,10 +1,11 @@
 "Runs side by side: who keeps up with whom, and what becomes of them"
+import numpy as np
 import pytest
 
 from rlbench import Trainer, Workbench
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.state import same
-from rlbench.lab.time.compare import alike
+from rlbench.lab.time.compare import alike, choices_differ
 from rlbench.lab.time.forks import told_run
 from tests.conftest import small
 
@@ -234,6 +235,74 @@ def test_a_fork_that_fails_stands_still_and_says_why():
     wb.step("step", 5)
     assert "stands still: a cable broke" in repr(wb.forks)
     wb.close()
+
+
+MOVED = dict(
+    run=lambda trainer: trainer.run(steps=10),
+    until=lambda trainer: trainer.until("update", 3),
+    advance=lambda trainer: [trainer.advance() for _ in range(7)],
+    iterated=lambda trainer: [event for event, _ in zip(trainer, range(7))],
+)
+
+
+@pytest.mark.parametrize("how", MOVED)
+def test_a_fork_keeps_up_with_a_run_that_its_own_methods_move(how):
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("step", 30).beside("twin")
+    wb.step("step", 5)
+    MOVED[how](wb.trainer)
+    assert same(wb.trainer.state(), wb.forks["twin"].trainer.state())
+    begun = wb.forks["twin"].at
+    wb.step("step", 10)
+    run = wb.forks["twin"]
+    assert run.pair.parted is None and run.pair.events == wb.timeline.at - begun
+    assert wb.trainer.digest() == run.trainer.digest()
+    wb.go_on("twin")
+    MOVED[how](wb.trainer)
+    assert wb.forks["run"].pair.parted is None and not wb.forks["run"].pair.lost
+    assert wb.trainer.digest() == wb.forks["run"].trainer.digest()
+    wb.drop("run")
+    MOVED[how](wb.trainer)
+    wb.close()
+    assert not wb.trainer.watchers
+
+
+ELSEWHERE = dict(
+    run_restored=lambda wb, early: wb.trainer.restore(early),
+    run_rewound=lambda wb, early: wb.timeline.rewind(32),
+    snapshot=lambda wb, early: wb.rewind(early),
+    fork_moved=lambda wb, early: wb.forks["twin"].trainer.run(steps=3),
+    fork_restored=lambda wb, early: wb.forks["twin"].trainer.restore(early),
+    fork_rewound=lambda wb, early: wb.forks["twin"].timeline.rewind(32),
+)
+
+
+@pytest.mark.parametrize("how", ELSEWHERE)
+def test_nobody_says_that_two_have_parted_of_which_one_was_put_elsewhere(how):
+    wb = bench("CartPole-v1", "dqn")
+    early = wb.step("step", 20).snapshot()
+    wb.step("step", 10).beside("twin")
+    wb.step("step", 5)
+    ELSEWHERE[how](wb, early)
+    wb.step("step", 10)
+    run = wb.forks["twin"]
+    assert run.pair.parted is None and "then not compared" in repr(wb.forks)
+    assert not run.problem
+    wb.close()
+
+
+def test_choices_in_parts_are_compared_part_by_part():
+    trainer = Trainer("rlbench/SideAndForce-v0", "ppo", seed=0, n_steps=8, num_envs=2)
+    trainer.run(steps=40)
+    twin = trainer.fork(lr=.1)
+    twin.run(steps=40)
+    one, two = (run.actors["agent"] for run in (trainer, twin))
+    obs = trainer.obs["agent"]
+    assert not choices_differ(one, one, obs).any()
+    found = choices_differ(one, two, obs)
+    acts = [actor.twin(None).act(obs, greedy=True)[0] for actor in (one, two)]
+    apart = [np.abs(acts[0][part].reshape(2, -1) - acts[1][part].reshape(2, -1)).max(1) > .01 for part in acts[0]]
+    assert found.tolist() == np.any(apart, 0).tolist()
 
 
 @pytest.mark.parametrize("wrong, words", [

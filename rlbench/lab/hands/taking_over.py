@@ -45,8 +45,10 @@ def act_by_hand(player, who, act):
     text = hand_text(trainer, who, act)
     check_possible("step", trainer)
     player.stop("paused")
-    if trainer.owed: go_for(player, Goal(lambda event: not trainer.owed))
-    if player.problem: return
+    if trainer.owed:
+        go_for(player, Goal(lambda event: not trainer.owed))
+        if player.problem or player.hit:
+            return                      # it stops there, and nothing is chosen
     player.timeline.do(lambda trainer: trainer.choose(act, who), text)
     go_for(player, Goal("step"))
 

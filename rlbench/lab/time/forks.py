@@ -9,56 +9,94 @@ __all__ = ['Relative', 'free_name', 'told_run', 'tree_lines', 'Kin', 'alike_unti
 from ...core.words import unknown
 from .compare import Lockstep, alike
 from .journal import keyword_text
+from .timeline import root_of, shared_events
 from ..views.views import Returns
 
-# %% ../../../nbs/8_lab/3_time/18_forks.ipynb #c10ba4b5
-class Relative:
-    "A run among others that were one with it"
+# %% ../../../nbs/8_lab/3_time/18_forks.ipynb #28697680
+def kept_of(before, now): # paths
+    "Events of the run up to where two paths are one; below 0 where they begin elsewhere"
+    return shared_events(before, now) if root_of(before) is root_of(now) else -1
 
-    def __init__(self, name, timeline, of=None, at=0, told=""):
-        self.name = name
+def leads_on(before, now, by=0):
+    "Whether a path goes on from where another one ends, by so many events"
+    _, at, _ = before[-1]
+    _, then, _ = now[-1]
+    return then - by == at == kept_of(before, now)
+
+# %% ../../../nbs/8_lab/3_time/18_forks.ipynb #475f74af
+class Placed:
+    "A run among others: where it stands, and its returns"
+
+    def __init__(self, timeline):
         self.timeline = timeline
-        self.of = of            # name of the run that it left; None: the first one
-        self.at = at            # events of that run before it left
-        self.told = told        # what was set otherwise, as code
-        self.level = at, timeline.at    # events of the run in hand, and of this one, where both were the same
+        self.stood = timeline.path      # where it was when somebody last looked
         self.pair = None        # in lockstep with the one in hand; None: it is that one
-        self.problem = None     # why it stands still
-        self.ours = of is not None      # whether its trainer is closed with it
         self.returns = {}       # of each behaviour, from when somebody asked for them
+        self.tell = None        # tell(event) of the one in hand
 
     @property
     def trainer(self):
         return self.timeline.trainer
 
-    def listen(self):
-        "Remember returns from now on"
+    def listen(self, tell):
+        "Remember returns from now on, and tell(event) while it is in hand"
         if self.returns: return
+        self.tell = tell
         self.returns = {who: Returns(self.trainer, who) for who in self.trainer.actors}
         self.trainer.watchers.append(self.note)
 
     def note(self, trainer, event):
         for returns in self.returns.values(): returns.note(trainer, event)
+        if self.pair is None: self.tell(event)
+
+    def strayed(self, by=0):
+        "None where it went on by so many events since it was last looked at; else how many events are on both ways"
+        self.timeline.look()
+        before = self.stood
+        self.stood = self.timeline.path
+        return None if leads_on(before, self.stood, by) else kept_of(before, self.stood)
+
+    def forget_later(self):
+        "Without the returns of episodes that have not ended yet"
+        for returns in self.returns.values():
+            returns.points = [point for point in returns.points if point[0] <= self.trainer.steps]
+
+# %% ../../../nbs/8_lab/3_time/18_forks.ipynb #c10ba4b5
+class Relative(Placed):
+    "A run among others that were one with it"
+
+    def __init__(self, name, timeline, of=None, at=0, told=""):
+        super().__init__(timeline)
+        self.name = name
+        self.of = of            # name of the run that it left; None: the first one
+        self.at = at            # events of that run before it left
+        self.told = told        # what was set otherwise, as code
+        self.level = at, timeline.at    # events of the run in hand, and of this one, where both were the same
+        self.problem = None     # why it stands still
+        self.ours = of is not None      # whether its trainer is closed with it
+
+    def look(self):
+        "It may have been moved without the run in hand"
+        kept = self.strayed()
+        if kept is not None: self.pair.lose(kept - self.level[1])
 
     def follow(self, event):
         "The run in hand had this event"
         if self.problem: return
+        self.look()
         try: self.pair.follow(event)
         except Exception as problem:
             self.problem = problem
+        self.stood = self.timeline.path
 
     def go_back(self, at, kept):
         "The run in hand is at one of its events again: so is this one, if both were alike until then"
         since, own = self.level
         if not self.pair.go_back(at - since, kept - since): return
         self.timeline.rewind(own + max(at - since, 0))
+        self.stood = self.timeline.path
         self.problem = None
         self.forget_later()
-
-    def forget_later(self):
-        "Without the returns of episodes that have not ended yet"
-        for returns in self.returns.values():
-            returns.points = [point for point in returns.points if point[0] <= self.trainer.steps]
 
     def close(self):
         "Watch no more, and let go of what is ours"
@@ -126,6 +164,15 @@ class Kin:
         chosen = [run for run in self.others if run.name == self.compared]
         return (chosen or self.others or [None])[-1]
 
+    def look(self, by=0):
+        "The run in hand went on by so many events, or somebody put it elsewhere"
+        kept = self[self.here].strayed(by)
+        if kept is not None: self.lose(kept)
+
+    def lose(self, kept): # events of the run in hand that are still on its way
+        "Nobody is compared any more with what it does from now on"
+        for run in self.others: run.pair.lose(kept - run.level[0])
+
     def __getitem__(self, name):
         if isinstance(name, str) and name in self.known: return self.known[name]
         raise ValueError(unknown("run", name, self.known))
@@ -170,21 +217,25 @@ class Forks(Kin):
 
     def add(self, twin, changes, at, name=None): # twin: Timeline of a fork; at: events of the run in hand before
         "A fork of the one in hand -> Relative"
+        self.look()
         told = keyword_text(changes)
         run = Relative(free_name(name or told or "fork", self.known), twin, self.here, at, told)
         run.pair = Lockstep(self.timeline.trainer, run.trainer)
         self.known[run.name] = run
-        for each in self.known.values(): each.listen()
+        for each in self.known.values(): each.listen(self.follow)
         return run
 
     def follow(self, event):
         "The run in hand had this event: the others keep up"
-        for run in self.known.values():
-            if run.pair: run.follow(event)
+        self.look(by=1)
+        for run in self.others: run.follow(event)
 
-    def go_back(self, kept): # events of the run in hand up to which its way is the one that it came
+    def go_back(self):
         "The run in hand is at another event: those that were alike with it until there are there as well"
-        self[self.here].forget_later()
+        here = self[self.here]
+        kept = kept_of(here.stood, here.timeline.path)
+        here.stood = here.timeline.path
+        here.forget_later()
         for run in self.others:
             try: run.go_back(self.timeline.at, kept)
             except Exception as problem:
@@ -195,6 +246,8 @@ class Forks(Kin):
         chosen = self[name]
         if chosen.pair is None: return chosen
         former = self[self.here]
+        self.look()
+        for run in self.others: run.look()
         for run in self.others:
             if run is not chosen: run.pair, run.level = heir(run, chosen)
         former.pair, former.level = Lockstep(chosen.trainer, former.trainer), chosen.level[::-1]

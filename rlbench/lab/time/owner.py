@@ -238,8 +238,6 @@ def blame(motion, problem):
 # %% ../../../nbs/8_lab/3_time/10_owner.ipynb #a52a3edd
 class Unheeding:
     "What an owner may look out for; this one does not"
-    def heed(self, event):
-        "An event has happened"
     def halts(self, event):
         "Why an event is one to stop at, whatever the goal; None where it is not"
     def glance(self):
@@ -373,7 +371,6 @@ class Owner(Motion):
             self.event = event
             self.count += 1
             self.stale = True
-            self.heed(event)
             self.screen.note(self.trainer, event)
             if not self.goals[0].endless: approach(self, event)
             now = perf_counter()
