@@ -238,7 +238,7 @@ class Weights(nn.Module):
     def x(self, obs):
         "Features (B, K)"
         if isinstance(self.space, gym.spaces.Box):
-            return obs.reshape(len(obs), -1).double()
+            return obs.reshape(len(obs), len(self.w)).double()
         return nn.functional.one_hot(obs.long() - int(self.space.start), int(self.space.n)).double()
 
 # %% ../../nbs/4_algos/417_linear.ipynb #4170a020
