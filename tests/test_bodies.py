@@ -1,4 +1,5 @@
 "One setting says what stands before the last layer, in every algorithm with networks; others do not have it"
+import copy
 import pickle
 from functools import partial
 from itertools import combinations
@@ -49,6 +50,42 @@ def test_every_algorithm_with_networks_takes_every_body(name, body, tmp_path, mo
     actor.carry = None
     there = pickle.loads(pickle.dumps(actor))       # acts elsewhere
     np.testing.assert_array_equal(*[one.act(trainer.obs[AGENT], greedy=True)[0] for one in (actor, there)])
+
+    trainer.save(tmp_path / "run.rlb")
+    twin = load(tmp_path / "run.rlb")
+    for one in (trainer, twin):
+        one.until("update", 2)
+    assert differs(trainer.state(), twin.state()) == ""
+
+
+class HalfFrozen(nn.Module):
+    "A layer that is not trained below one that is"
+
+    def __init__(self, inputs, hidden, generator):
+        super().__init__()
+        self.eye = nn.Linear(inputs, 16).requires_grad_(False)
+        self.rest = nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.rest(self.eye(x).relu()).relu()
+
+
+@pytest.mark.parametrize("name", WITH)
+def test_weights_that_are_not_trained_stay_as_they_are(name, tmp_path, monkeypatch):
+    made = []
+
+    def build(*told):
+        body = HalfFrozen(*told)
+        made.append((body, copy.deepcopy(body)))
+        return body
+
+    monkeypatch.setitem(BODIES, "half_frozen", build)
+    trainer = HOME[name].trainer(body="half_frozen")
+    trainer.until("iteration")
+    trainer.until("update", 3)
+    for body, first in made:
+        assert differs(body.eye.state_dict(), first.eye.state_dict()) == ""
+    assert any((body.rest.weight != first.rest.weight).any() for body, first in made)
 
     trainer.save(tmp_path / "run.rlb")
     twin = load(tmp_path / "run.rlb")
@@ -159,6 +196,13 @@ def function(inputs, hidden, generator):
     return twice
 
 
+def spare(inputs, hidden, generator):
+    "A layer, and one that is never asked"
+    layers = nn.ModuleList([nn.Linear(inputs, 8), nn.Linear(inputs, 8)])
+    layers.forward = lambda x: layers[0](x)
+    return layers
+
+
 def askew(inputs, hidden, generator):
     return nn.Linear(inputs + 1, 8)
 
@@ -173,6 +217,8 @@ FAULTS = [
     (gated, "8 rows become tuple of 2"),
     (askew, "RuntimeError: mat1 and mat2"),
     (function, "it is a function; expected a torch.nn.Module"),
+    (spare, "does not depend on 1.weight, 1.bias; leave out"),
+    (twice(torch.Tensor.detach), "does not depend on layer.weight, layer.bias"),
     (nn.ReLU, "TypeError: "),
 ]
 

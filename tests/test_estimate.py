@@ -231,3 +231,40 @@ def test_importance_sampling_by_loops(seen):
     }
     for method, value in truth.items():
         assert estimate(lambda obs: wanted[obs], memory, method, GAMMA).value == pytest.approx(value)
+
+
+def told_of(weights, rets):
+    "Episodes of one step with these weights and rewards, under a policy that always takes action 0"
+    n = len(weights)
+    zero = np.zeros((n, 1), int)
+    logp = -np.log(np.asarray(weights, float))[:, None]
+    memory = Ring(n, 1)
+    memory.extend(Batch(obs=zero, act=(logp > 1e3).astype(int), rew=np.float32(rets)[:, None], term=zero == 0,
+                        trunc=zero > 0, next_obs=zero, logp=np.where(logp > 1e3, -.5, logp)))
+    return memory
+
+
+def first(obs):
+    return np.tile([1., 0.], (len(obs), 1))
+
+
+@pytest.mark.parametrize("method", ["wis", "wpdis"])
+@pytest.mark.parametrize("groups", [2, 200])
+@pytest.mark.filterwarnings("ignore:estimate")
+def test_where_one_episode_has_all_the_weight_nothing_is_promised(method, groups):
+    with np.errstate(divide="ignore"):
+        memory = told_of([0, 0, 1, 0, 0, 0], [1, 2, 3, 1, 2, 3])
+    found = estimate(first, memory, method, 1., groups=groups)
+    assert (found.value, found.low, found.high, found.effective) == (3, -np.inf, np.inf, 1)
+    for other in METHODS:
+        found = estimate(first, memory, other, 1., groups=groups)
+        assert not np.isnan([found.low, found.high]).any()
+
+
+@pytest.mark.parametrize("method", ["wis", "wpdis"])
+@pytest.mark.filterwarnings("ignore:estimate")
+def test_beside_one_that_outweighs_them_the_others_still_count(method):
+    memory = told_of([1., 1., 1., 1.], [1, 2, 3, 4])
+    memory.rows.logp[2] = -800.
+    found = estimate(first, memory, method, 1.)
+    assert found.value == 3 and np.isfinite([found.low, found.high]).all() and found.low < 1

@@ -315,6 +315,30 @@ def test_a_long_gradient_is_shortened():
 
 
 @pytest.mark.parametrize("mixed", [False, True])
+def test_a_gradient_of_no_length_moves_nothing(mixed):
+    learner = three(mixed=mixed)
+    for group in learner.groups.values():
+        group.pace(lr=.1, max_grad_norm=0.)
+    before = weights_of(learner)
+    learner.learn()
+    assert all(torch.equal(one, before[name]) for name, one in weights_of(learner).items())
+    assert all(float(norm) > 0 for _, norm in learner.last.groups.values())
+
+
+@pytest.mark.parametrize("algo", ["ppo", "dqn"])
+def test_the_longest_gradient_may_be_none_or_nothing(algo):
+    moved = []
+    for longest in (0., None):
+        env, settings = RUNS[algo]
+        trainer = Trainer(env, algo, **SMALL, **settings, max_grad_norm=longest)
+        before = weights_of(trainer.learner)
+        trainer.until("update", 3)
+        weights = dict(trainer.learner.nets.named_parameters())
+        moved.append(any(not torch.equal(one, before[name]) for name, one in weights.items()))
+    assert moved == [False, True]
+
+
+@pytest.mark.parametrize("mixed", [False, True])
 def test_flat_and_plain_groups_agree(mixed, monkeypatch):
     one = three(momentum=.9)
     monkeypatch.setattr("rlbench.training.learner.FlatGroup", Group)

@@ -325,6 +325,7 @@ def test_every_observation_of_a_finite_space_has_a_row_of_its_own(space):
     some = observations(space, 7)
     assert row(some).dtype == torch.int64
     assert ((0 <= row(some)) & (row(some) < cells(space))).all()
+    assert row(obs[:0]).shape == (0,)
 
     table = Table(space, 3, 2.)
     assert table.values.shape == (cells(space), 3) and table(obs).shape == (cells(space), 3)

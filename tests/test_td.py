@@ -699,3 +699,29 @@ def test_exploration_changes_in_mid_run():
     learner = trainer.learner
     probs = learner.algo.probs(learner.nets, torch.arange(36))
     assert torch.allclose(probs, learner.nets.q(torch.arange(36)).softmax(-1))
+
+
+class Switches(gym.Env):
+    "Two switches that fall as they like"
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, several=False):
+        self.observation_space = gym.spaces.MultiDiscrete([2, 2]) if several else gym.spaces.MultiBinary(2)
+
+    def look(self):
+        return self.np_random.integers(0, 2, 2).astype(self.observation_space.dtype)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.look(), {}
+
+    def step(self, act):
+        return self.look(), 1., bool(self.np_random.random() < .2), False, {}
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["MultiBinary", "MultiDiscrete"])
+@pytest.mark.parametrize("num_envs", [1, 4])
+@pytest.mark.parametrize("algo", ["sarsa_lambda", "sarsa"])
+def test_a_coin_may_leave_a_table_no_row_whatever_observations_are(algo, num_envs, several):
+    trainer = Trainer(lambda: Switches(several), algo, double=True, num_envs=num_envs, seed=0)
+    assert trainer.run(steps=20).learner.updates

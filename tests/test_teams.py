@@ -2,6 +2,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 from rlbench.core.state import same
 from rlbench.envs.find import find, make
@@ -150,6 +151,76 @@ def test_two_behaviours_learn_at_once_and_go_on_to_the_bit(algo):
     away = trainer.snapshot()
     trainer.restore(there)
     assert same(trainer.run(steps=50).snapshot(), away)
+
+
+class Break(Shift):
+    "The boss is away from step 3 to 5, nobody says why, and at step 6 nobody is told that it is over"
+    def step(self, acts):
+        seen, paid, *_ = super().step(acts)
+        gone = ["boss"] * (3 <= self.t < 5)
+        self.agents = [agent for agent in (*acts, "b") if agent not in gone and (agent != "b" or self.t >= 2)]
+        if self.t == 5: self.agents.append("boss")
+        self.agents = [] if self.t == 6 else list(dict.fromkeys(self.agents))
+        return self.look({*acts, *self.agents}), paid, {}, {}, {}
+
+
+class ChoosingBreak(Break):
+    def action_space(self, agent):
+        return gym.spaces.Discrete(3)
+
+
+def test_who_goes_away_and_comes_back_begins_anew():
+    env = make(Break, 2)
+    env.reset(0)
+    steps = [env.step(acts(2))["boss"] for _ in range(12)]
+    there = [step.valid.all() for step in steps]
+    assert there == [step.valid.any() for step in steps] == ([True] * 3 + [False] * 2 + [True]) * 2
+    cut = [step.trunc.all() for step in steps]
+    assert [one for one, is_there in zip(cut, there) if is_there] == [False, False, True, True] * 2
+    assert steps[2].next_obs[:, 0].tolist() == [3, 3]                       # as shown when it left
+    assert [step.first.all() for step in steps] == ([False] * 4 + [True] * 2) * 2
+    assert [(one.ret, one.length, one.term) for one in env.episodes["boss"].finished] == \
+        [(1.5, 3, False)] * 2 + [(.5, 1, False)] * 2 + [(1.5, 3, False)] * 2 + [(.5, 1, False)] * 2
+    env.step(acts(2))
+    twin = make(Break, 2)
+    twin.reset(7)
+    twin.restore(env.state())                                               # what was paid is counted alike
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+def test_a_break_is_gone_back_into(steps):
+    env = make(Break, 1)
+    env.reset(0)
+    for _ in range(steps): env.step(acts(1))
+    twin = make(Break, 1)
+    twin.reset(7)
+    twin.restore(env.state())
+    assert same({name: tuple(step) for name, step in twin.step(acts(1)).items()},
+                {name: tuple(step) for name, step in env.step(acts(1)).items()})
+
+
+def test_no_memory_reaches_across_a_break():
+    settings = dict(seed=0, num_envs=2, hidden=(8,), lr=0.)
+    trainer = Trainer(Break, dict(worker="ppo", boss="recurrent_ppo"), n_steps=16, **settings)
+    learner = trainer.learners["boss"]
+    while not learner.updates: trainer.advance()
+    batch = learner.last
+    torch.testing.assert_close(batch.parts.ratio, torch.ones_like(batch.parts.ratio), atol=1e-5, rtol=0)
+
+    trainer = Trainer(ChoosingBreak, dict(worker="ppo", boss="r2d2"), **settings).run(steps=60)
+    memory = trainer.learners["boss"].memory
+    index = memory.latest()
+    rows = memory.gather(index)
+    assert (rows.next_obs[:, 0] == rows.obs[:, 0] + 1).all()
+    np.testing.assert_array_equal(memory.begins(index), np.isin(rows.obs[:, 0], [0, 5]))
+    assert (rows.carry[memory.begins(index)] == 0).all()
+
+
+def test_who_acts_in_every_step_is_not_cut_whoever_has_the_turn():
+    env = make("rlbench/Pennies-v0", 2)
+    env.reset(0)
+    steps = [env.step(dict(even=np.zeros(2, int), odd=np.zeros(2, int))) for _ in range(9)]
+    assert not any(step[name].trunc.any() for step in steps for name in step)
 
 
 # ---- games

@@ -44,12 +44,13 @@ def move(weights, # [tensors]
 
 # %% ../../nbs/4_algos/422_streaming.ipynb #db858286
 class WeightTraces(nn.Module):
-    "Eligibility of every weight of a network, in each environment"
+    "Eligibility of every weight of a network that is trained, in each environment"
     of_episodes = "z", "reached", "over"
 
     def __init__(self, net, num_envs):
         super().__init__()
-        self.weights = list(net.parameters())             # to find them again quickly
+        trained = [weight for weight in net.parameters() if weight.requires_grad]
+        self.weights = trained                            # to find them again quickly
         size = sum(weight.numel() for weight in self.weights)
         self.register_buffer("z", torch.zeros(num_envs, size))
         self.register_buffer("reached", torch.full((num_envs,), -1))      # the last row that raised them
@@ -118,7 +119,7 @@ def stream_net(space,     # of observations
     layers = linears((size, *hidden, outputs), 1., generator)
     net = Perceptron(encode, layers, [levelled] * len(hidden) + [torch.positive])
     for layer in net.modules():
-        if isinstance(layer, (nn.Linear, nn.Conv2d)):
+        if isinstance(layer, (nn.Linear, nn.Conv2d)) and layer.weight.requires_grad:
             sparsen(layer, sparsity, generator)
     return net
 

@@ -118,7 +118,7 @@ def trust_region_step(algo, policy, data):
         ratio = (pi.logp(data.act) - data.logp).exp()
         return (ratio * adv).mean(), old.kl(pi).mean()
 
-    parameters = list(policy.parameters())
+    parameters = [one for one in policy.parameters() if one.requires_grad]
     step = natural_step(*judge(), parameters, algo.target_kl, algo.cg_damping, algo.cg_max_steps)
     search = algo.target_kl, algo.line_search_shrinking_factor, algo.line_search_max_iter
     before, tries = line_search(parameters, step, judge, *search)

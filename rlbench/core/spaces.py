@@ -62,7 +62,7 @@ class Row(gym.spaces.Box):
 
     def flat(self, x):
         "One or many members of the Box, in a row each"
-        return x.reshape((*x.shape[:x.ndim - len(self.box.shape)], -1))
+        return x.reshape((*x.shape[:x.ndim - len(self.box.shape)], *self.shape))
 
     def shaped(self, x):
         "The inverse of `flat`"
@@ -214,7 +214,7 @@ def whole(x):
 
 def digits_of(space, obs):
     "(digits (B,), their sizes) of observations (B, ...) of a space of many numbers"
-    flat = whole(obs).reshape(*obs.shape[:-len(space.shape)], -1)
+    flat = whole(obs).reshape(*obs.shape[:-len(space.shape)], math.prod(space.shape))
     digits = [flat[..., i] for i in range(flat.shape[-1])]
     if isinstance(space, gym.spaces.MultiBinary):
         return digits, [2] * len(digits)

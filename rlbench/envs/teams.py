@@ -37,6 +37,11 @@ def unseen(behaviours):
     shown = {name: blank(spec.observation_space, spec.num_envs) for name, spec in behaviours.items()}
     return {name: each(as_numpy, rows) for name, rows in shown.items()}
 
+# %% ../../nbs/1_envs/103_teams.ipynb #6a8d9fc5
+def is_cut(agent, env, cut):
+    "Was the episode of an agent cut, if it did not end: was it told so, or is it gone?"
+    return cut.get(agent, False) or agent not in env.agents
+
 # %% ../../nbs/1_envs/103_teams.ipynb #ddadec66
 class TeamRows(Replayed):
     "Which row of which behaviour belongs to whom, in N copies of an environment with several behaviours"
@@ -79,7 +84,7 @@ class TeamRows(Replayed):
         for agent in seen:
             at = self.at(agent, i)
             rets[at] = rets.get(at, 0.) + float(np.float32(paid.get(agent, 0.)))
-            if agent in act and (ended.get(agent, False) or cut.get(agent, False)):
+            if agent in act and (ended.get(agent, False) or is_cut(agent, self.envs[i], cut)):
                 rets[at] = 0.
 
     def count_from_here(self, i):
@@ -112,15 +117,14 @@ class TeamList(TeamRows):
             self.taken[i].append(acted)
             seen, paid, ended, cut, _ = env.step(snapshot(acted))
             self.fill(next_obs, i, seen)
-            over = not env.agents
             for agent in seen:
                 name, row = self.at(agent, i)
                 valid[name][row] = agent in acted
                 first[name][row] = agent not in acted
                 rew[name][row] = paid.get(agent, 0.)
                 term[name][row] = ended.get(agent, False)
-                trunc[name][row] = (over or cut.get(agent, False)) and not ended.get(agent, False)
-            if over: fresh.append(i)
+                trunc[name][row] = is_cut(agent, env, cut) and not ended.get(agent, False)
+            if not env.agents: fresh.append(i)
         self.obs = snapshot(next_obs)
         for i in fresh:
             self.begin(i)

@@ -41,8 +41,9 @@ def episodes_in_time(memory):
 # %% ../../nbs/6_training/651_estimate.ipynb #3437db7d
 def shares(log_weight, # (…, E)
            count):     # (E,) how often each episode counts
-    "Weights (…, E) that sum to 1 over the episodes"
-    weight = count * np.exp(log_weight - log_weight.max(-1, keepdims=True))
+    "Weights (…, E) that sum to 1 over the episodes; nan where none that counts has any"
+    counted = np.where(np.greater(count, 0), log_weight, -np.inf)
+    weight = count * np.exp(counted - counted.max(-1, keepdims=True))
     return weight / weight.sum(-1, keepdims=True)
 
 # %% ../../nbs/6_training/651_estimate.ipynb #08731dfd
@@ -260,7 +261,10 @@ def interval(evidence, method, groups):
     episodes = evidence.trials.valid.shape[1]
     if episodes < 2: return -np.inf, np.inf     # one alone tells nothing
     found = estimator(evidence, np.ones(episodes))
-    reach = scatter(left_out(estimator, evidence, min(groups, episodes)))
+    without = left_out(estimator, evidence, min(groups, episodes))
+    if not np.isfinite(without).all():
+        return -np.inf, np.inf                  # some group alone has all the weight
+    reach = scatter(without)
     return with_missing(found - reach, found + reach, method, evidence)
 
 # %% ../../nbs/6_training/651_estimate.ipynb #f2166f94

@@ -42,7 +42,7 @@ def wrong_parts(named):
     told = []
     for name, part in columns(named):
         rows = np.atleast_1d(part)
-        wrong = np.flatnonzero(~np.isfinite(rows).reshape(len(rows), -1).all(1))
+        wrong = np.flatnonzero(~np.isfinite(rows).all(tuple(range(1, rows.ndim))))
         if len(wrong):
             told.append(f"{name} (row {wrong[0]} of {len(rows)})")
     return "of the parts of the loss " + (", ".join(told) or "none")
@@ -67,7 +67,7 @@ class Group:
 
     def pace(self, lr, max_grad_norm):
         "Step at this rate from now on; gradients longer than `max_grad_norm` (None: any) are shortened to it"
-        self.max_grad_norm = max_grad_norm or inf
+        self.max_grad_norm = inf if max_grad_norm is None else max_grad_norm
         for settings in self.optimiser.param_groups:
             settings["lr"] = lr
 
@@ -139,7 +139,7 @@ def groups_of(settings, nets):
     groups = {}
     names = {parameter: name for name, parameter in nets.named_parameters()}
     for name, parameters in settings.groups(nets).items():
-        parameters = list(parameters)
+        parameters = [one for one in parameters if one.requires_grad]    # others stay as they are
         kinds = {(one.dtype, one.device) for one in parameters}
         kind = FlatGroup if len(kinds) == 1 else Group
         groups[name] = kind(parameters, partial(settings.optimiser, name))

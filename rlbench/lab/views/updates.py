@@ -181,7 +181,7 @@ class GradientView(View):
         draw_horizontal_bars(sheet, (8, 6, 396, 230), [norms[name] for name in shown], shown, self.high, "weight")
         longest = learner.algo.max_grad_norm
         whole = np.linalg.norm(list(norms.values()))
-        cut = f", shortened to {longest:g} if longer" if longest else ""
+        cut = f", shortened to {longest:g} if longer" if longest is not None else ""
         left = f", {len(norms) - len(shown)} more not shown" if len(norms) > len(shown) else ""
         self.said = f"whole gradient {whole:.3g}{cut}{left}"
         self.show(sheet, moving)
