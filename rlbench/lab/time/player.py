@@ -24,7 +24,7 @@ from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
 from ..views.pins import pass_pins
 from .not_finite import cause
-from .timeline import (BITS_OF, Timeline, done_before, marks_on, root_of, shared_events, start_again,
+from .timeline import (BITS_OF, Timeline, done_before, marks_on, root_of, start_again,
                                            timeline_of_fork)
 from ...training.learner import NotFinite
 from ...training.trainer import load, torch_threads
@@ -358,12 +358,18 @@ def gone(player, go):
     "At rest, where `go(timeline)` has put the run; forks that were alike with it until there go back as well"
     check_alone(player)
     player.timeline.look()
-    came = player.timeline.path
     made_aloud(player, lambda trainer: go(player.timeline))
     player.stop("idle")
     Owner.adopt(player, player.trainer)
-    player.forks.go_back(shared_events(came, player.timeline.path))
+    player.forks.go_back()
     player.screen.take(player.trainer)
+
+def put_where(player, tree):
+    "At rest, where a snapshot was taken; nobody is compared with a run of which no way leads there"
+    text = "# here the run was put where a snapshot had been taken: no line repeats that"
+    def restore(trainer): trainer.restore(tree)
+    gone(player, lambda timeline: timeline.do(restore, text))
+    player.forks.lose(player.timeline.at)
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c3b3206f
 def begun_again(player):
@@ -540,9 +546,6 @@ class Rememberer(Placed, Stepper):
         super().close()
         self.forks.close()
 
-    def heed(self, event):
-        if len(self.forks.known) > 1: self.forks.follow(event)
-
     def glance(self):
         self.timeline.look()
 
@@ -578,6 +581,10 @@ class Rememberer(Placed, Stepper):
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #7ade6657
 class Player(Rememberer):
     "Play, pause, step, change: a trainer in someone's hands"
+
+    def set_out(self, goal):
+        self.stops.set_out(self.trainer)
+        super().set_out(goal)
 
     def fail(self, problem):
         if not (isinstance(problem, NotFinite) and is_caught(self, problem)):
@@ -631,9 +638,7 @@ class Player(Rememberer):
 
     def go_back(self, tree):
         "Put the run where a snapshot was taken"
-        text = "# here the run was put where a snapshot had been taken: no line repeats that"
-        def restore(trainer): trainer.restore(tree)
-        return self.ask(partial(gone, self, lambda timeline: timeline.do(restore, text)))
+        return self.ask(partial(put_where, self, tree))
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c8a10034
 def this_cell():

@@ -73,6 +73,13 @@ def draw_rows_used(sheet, memory, index):
     ticks = [[(x, 215), (x, 227), (np.nan, np.nan)] for x in places]
     sheet.pen.line(ticks, "here")
 
+# %% ../../../nbs/8_lab/2_views/25_updates.ipynb #c1b1f4d3
+def rows_that_count(batch):
+    "((n,) numbers of the rows that are learned from, their axes): (B,), or (T, B) of stretches in time"
+    valid = as_numpy(batch.valid) if "valid" in batch else np.ones(len(batch), bool)
+    if "burn" in batch: valid = valid & ~as_numpy(batch.burn)
+    return np.flatnonzero(valid), valid.shape
+
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #87fe8375
 def update_text(learner):
     "The last update in words"
@@ -81,7 +88,7 @@ def update_text(learner):
     for group, (loss, _) in last.groups.items():
         words.append(f"{'' if len(last.groups) == 1 else group + ' '}loss {float(loss):.4g}")
     words += [f"{name} {part.item():.3g}" for name, part in columns(last.parts) if part.size == 1]
-    rows = len(last.batch)
+    rows = len(rows_that_count(last.batch)[0])
     words.append(f"{rows:,} row{'s' * (rows > 1)}")
     return f"update {learner.updates:,}: {', '.join(words)}"
 
@@ -185,13 +192,6 @@ class GradientView(View):
         left = f", {len(norms) - len(shown)} more not shown" if len(norms) > len(shown) else ""
         self.said = f"whole gradient {whole:.3g}{cut}{left}"
         self.show(sheet, moving)
-
-# %% ../../../nbs/8_lab/2_views/25_updates.ipynb #c1b1f4d3
-def rows_that_count(batch):
-    "((n,) numbers of the rows that are learned from, their axes): (B,), or (T, B) of stretches in time"
-    valid = as_numpy(batch.valid) if "valid" in batch else np.ones(len(batch), bool)
-    if "burn" in batch: valid = valid & ~as_numpy(batch.burn)
-    return np.flatnonzero(valid), valid.shape
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #b5750d98
 def per_row(x, batch):
