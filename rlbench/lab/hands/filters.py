@@ -11,7 +11,7 @@ import numpy as np
 from ...buffers.datasets import get_column
 from ...core.batch import columns
 from ...core.words import NAMES
-from ..time.breakpoints import ALIASES, check_aligned
+from ..time.breakpoints import ALIASES
 from ..time.expressions import Expression
 from ..views.inspect import errors_of, newest_first
 from ...training.learner import acted_by_hand
@@ -56,7 +56,6 @@ def rows_where(learner, text):
         values[name] = found = asked_of_rows(learner, rows, ALIASES.get(name, name))
         if found is None:
             raise ValueError(f"{name}: {learner.settings.name} has no error for a row that is stored")
-    check_aligned(holds, values)
     answer = np.asarray(holds(values))
     if answer.ndim > 1: answer = answer.reshape(len(rows), -1).any(1)
     return rows[np.broadcast_to(answer.astype(bool), len(rows))]

@@ -18,15 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ...core.batch import Batch, as_numpy, columns
+from ...core.batch import as_numpy, columns
 from ...core.settings import check_function, fits
-from ...core.spaces import room_for
 from ...core.state import same
 from ...core.words import NAMES, unknown
 from .expressions import BadExpression, Expression
 from ..views.rollouts import state_meant
 from ...training.learner import FlatGroup
-from ...training.rule import MARKS, Event
+from ...training.rule import MARKS
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #cff8b00d
 COUNTS = dict(
@@ -153,40 +152,6 @@ def limit_in(text):
     except (TypeError, ValueError): return None
     return limit(ALIASES.get(what.left.id, what.left.id), *KEPT[type(what.ops[0])], number)
 
-# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #ef5b8132
-def shape_with(expression, values, n):
-    "The shape of one row of an answer, where all columns have n rows"
-    rows = {}
-    for name, x in values.items():
-        fixed = np.ndim(x) == 0 or name in OF_GROUP
-        rows[name] = x if fixed else np.zeros((n, *x.shape[1:]), x.dtype)
-    with np.errstate(all="ignore"):
-        return np.shape(expression(rows))[1:]
-
-def check_aligned(expression, values):
-    "BadExpression where rows of some columns do not go together"
-    try: shapes = {shape_with(expression, values, n) for n in (2, 3)}
-    except (TypeError, ValueError) as problem:
-        if "broadcast" not in f"{problem} {problem.__context__}":
-            return                      # something else is wrong, and the expression itself says it
-        shapes = ()
-    if len(shapes) == 1: return
-    told = ", ".join(f"{name} {np.shape(x)[1:]}" for name, x in values.items() if np.ndim(x))
-    raise BadExpression(f"{expression.text!r} cannot be asked row by row: rows are of different shapes, {told}. "
-                        "Ask for components, such as obs[0]")
-
-# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #137b6fae
-def examples(trainer):
-    "Events with the columns of those to come, as far as one knows them"
-    for who, obs in trainer.obs.items():
-        learner = trainer.learners.get(who)
-        held = learner and learner.memory.places or {}
-        numbers = dict.fromkeys(("rew", "term", "trunc", *OF_EPISODE), np.zeros(len(obs)))
-        act = room_for(trainer.env.behaviours[who].action_space, len(obs))
-        yield Event("collect", who, Batch(held) | numbers | dict(obs=obs, act=act, next_obs=obs))
-        if learner and learner.last:
-            yield Event("learn", who, Batch(learner.last.parts))
-
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #fc36acf7
 class Holds:
     "An expression that holds for any row"
@@ -198,18 +163,6 @@ class Holds:
         self.hears = marks_with(self.names)
         self.text = text
         self.of_episodes = not OF_EPISODE.keys().isdisjoint(self.names)
-        self.mixed = len(self.names) > 1 or "[" in text
-        self.aligned = set()        # shapes of rows that go together
-        for event in examples(trainer):
-            self.check(values_at(trainer, event, self.names))
-
-    def check(self, values):
-        "BadExpression where it cannot be asked row by row"
-        if values is None or not self.mixed: return
-        shapes = tuple([np.shape(x)[1:] for x in values.values()])
-        if shapes in self.aligned: return
-        check_aligned(self.expression, values)
-        self.aligned.add(shapes)
 
     def __call__(self, trainer, event):
         if self.is_kept and self.is_kept(event): return ""
@@ -217,7 +170,6 @@ class Holds:
         if rows is not ... and not len(rows): return ""
         values = values_at(trainer, event, self.names, rows)
         if values is None: return ""
-        self.check(values)
         answer = self.expression(values)
         if not np.count_nonzero(answer): return ""        # quicker than any()
         answer = np.asarray(answer)
