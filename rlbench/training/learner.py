@@ -493,9 +493,8 @@ class Learner(LearnerState):
         while owed < wanted:
             parts.append(self.judged())
             self.fresh[:] = 0
-            more = len(parts[-1][1])
-            if not more: break
-            owed += more
+            if not parts[-1][1]: break
+            owed += len(parts[-1][1])
         self.fresh[:] = fresh
         if owed < wanted:
             raise ValueError(f"owe: {self.settings.name} finds nothing to learn from in what is stored")

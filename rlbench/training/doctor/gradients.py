@@ -28,7 +28,7 @@ from ...buffers.off_policy import quantile_huber
 from ...core.batch import as_numpy
 from ...policies.heads import midpoints
 from .findings import Finding, reward_unit, reward_worth
-from .updates import reads_plainly
+from .updates import reads_plainly, wanted_in
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #5ca3fecd
 class Term(NamedTuple):
@@ -123,7 +123,7 @@ def climbing_terms(algo, nets, rows, told):
     worth, ent = nets.critic.under(nets.policy(rows.obs), rows.obs, rows.noise, lowest)
     price = nets.temperature() if algo.ent_coef is None else torch.full_like(nets.temperature(), algo.ent_coef)
     paid = Term("entropy at its price", 1., -(price * ent).sum(-1).mean())
-    asked = (nets.temperature.log * (ent.detach() - nets.temperature.wanted)).sum(-1).mean()
+    asked = (nets.temperature.log * (ent.detach() - wanted_in(algo, nets, rows))).sum(-1).mean()
     return terms | dict(policy=[Term("the value", 1., -worth.mean()), paid],
                         temperature=[Term("entropy above what is wanted", 1., asked)])
 

@@ -264,12 +264,16 @@ def pushed_values(found):
     together = (moved * wanted).mean() / max(np.sqrt((moved**2).mean() * (wanted**2).mean()), 1e-12)
     return f"30 steps on one minibatch moved values against their returns, by {together:.2f}" if together < -.1 else ""
 
+def wanted_in(algo, nets, rows):
+    "The entropies that an algorithm aims at, of rows (B, P) or of all (P,)"
+    return algo.wanted(nets, rows.obs) if hasattr(algo, "wanted") else nets.temperature.wanted
+
 @torch.no_grad()
 def pushed_temperature(found):
     "What is wrong with how a price of entropy moved, in words; nothing where all is well"
     told = {"alpha", "ent"} <= found.before.keys()
     if not told or len(found.nets.temperature.wanted) > 1: return ""
-    missing = float(found.nets.temperature.wanted.sum() - found.before.ent.mean())
+    missing = float(wanted_in(found.learner.algo, found.nets, found.batch).mean() - found.before.ent.mean())
     moved = float((found.learner.nets.temperature.log - found.nets.temperature.log).sum())
     if abs(missing) < .3 or moved * missing > -1e-4: return ""
     where = "below" if missing > 0 else "above"
