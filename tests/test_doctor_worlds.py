@@ -5,12 +5,21 @@ import time
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from rlbench import Trainer
 from rlbench.algos.dqn import DQN
 from rlbench.algos.td import of_action
 from rlbench.core.batch import Batch
+from rlbench.training.doctor import learning
+from rlbench.training.doctor.evidence import examine
+from rlbench.training.doctor.findings import clipped_reward, same_reward
+from rlbench.training.doctor.hidden import reward_of_before
+from rlbench.training.doctor.leaps import lagging_sensor
+from rlbench.training.doctor.learning import over_estimation, strange_rate
+from rlbench.training.doctor.policy import dead_units
+from rlbench.training.doctor.sight import aliased_state, stuck_observation
 from rlbench.training.doctor.trials import response
 
 
@@ -428,3 +437,179 @@ def test_actions_are_tried_for_a_while_only():
     run = Trainer(over(Slow, "Pendulum-v1"), "ppo", seed=0, num_envs=1, check_env=False)
     assert not response(run, "agent", seed=0, seconds=.2).any()
     assert 0 < Slow.steps < 30          # and not six times as many as there are values
+
+
+class Queued(gym.Wrapper):
+    "Some of what is seen, and what is paid, is that of some steps ago"
+
+    def __init__(self, env, seen=0, dims=(), paid=0):
+        super().__init__(env)
+        self.late = seen, paid
+        self.dims = list(dims)
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        seen, paid = self.late
+        self.seen = [obs[self.dims]] * seen
+        self.owed = [0.] * paid
+        return obs, info
+
+    def step(self, act):
+        obs, rew, *rest = self.env.step(act)
+        self.seen.append(obs[self.dims])
+        self.owed.append(rew)
+        obs = obs.copy()
+        obs[self.dims] = self.seen.pop(0)
+        return obs, self.owed.pop(0), *rest
+
+
+class Cut(gym.RewardWrapper):
+    "A reward that is hardly ever within its bounds"
+
+    def reward(self, reward):
+        return float(np.clip(reward, -1, 1))
+
+
+class Unpaid(gym.RewardWrapper):
+    "Nothing is paid"
+
+    def reward(self, reward):
+        return 0.
+
+
+class Corner(gym.Env):
+    "Five places on either side; with the key from one corner another one is the goal, which chance seldom finds"
+    observation_space = Discrete(50)
+    action_space = Discrete(4)
+    moves = np.array([[0, 1], [1, 0], [0, -1], [-1, 0]])
+
+    def __init__(self, told):
+        self.told = told
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = np.array([2, 2])
+        self.key = False
+        self.time = 0
+        return self.seen(), {}
+
+    def step(self, act):
+        self.time += 1
+        self.place = (self.place + self.moves[act]).clip(0, 4)
+        self.key |= not self.place.any()
+        there = bool(self.key and self.place.min() == 4)
+        return self.seen(), float(there), there, self.time == 100 and not there, {}
+
+    def seen(self):
+        return int(self.place @ (5, 1)) + 25 * (self.key and self.told)
+
+
+class LateBall(Sound):
+    "A ball is thrown in after ten steps, at a speed that is not seen"
+    observation_space = Box(-10, 10, (2,), np.float32)
+    action_space = Discrete(2)
+
+    def begin(self):
+        self.place = np.array([self.np_random.normal(), 0.])
+
+    def move(self, act):
+        thrown = self.time > 10
+        self.place += self.np_random.normal([.1 * act, .3 * thrown], [.1, .2 * thrown])
+        return -abs(self.place).sum()
+
+    def seen(self):
+        return self.place.astype(np.float32)
+
+
+class NearGoal(Sound):
+    "Each step costs one, but near the goal as much as it is away"
+    observation_space = Box(-20, 20, (1,), np.float32)
+    action_space = Box(-1, 1, (1,), np.float32)
+
+    def begin(self):
+        self.away = self.np_random.uniform(-5, 5)
+
+    def move(self, act):
+        self.away += .3 * act[0]
+        return -abs(self.away) if abs(self.away) < .6 else -1.
+
+    def seen(self):
+        return np.array([self.away], np.float32)
+
+
+def at_first(source, algo="ppo", steps=100, **settings):
+    "What a doctor sees of a run that has hardly begun"
+    run = Trainer(source, algo, seed=0, check_env=False, **settings).run(steps)
+    found = examine(run, None, steps=1000, seconds=3., seed=1)
+    run.close()
+    return found
+
+
+def queued(env, **how):
+    return lambda: Queued(gym.make(env), **how)
+
+
+SLIGHT = {
+    "hardly ever within bounds": (over(Cut, "Pendulum-v1"), "td3", clipped_reward, "are -1"),
+    "paid eight steps late": (queued("Pendulum-v1", paid=8), "ppo", reward_of_before, "of 8 steps before"),
+    "paid 25 steps late": (queued("Pendulum-v1", paid=25), "sac", reward_of_before, "of 25 steps before"),
+    "an angle six steps late": (queued("CartPole-v1", seen=6, dims=[2]), "ppo", lagging_sensor, "dimension 2"),
+    "a speed five steps late": (queued("Pendulum-v1", seen=5, dims=[2]), "ppo", lagging_sensor, "dimension 2"),
+    "a key that is not seen": (lambda: Corner(False), "qlearning", aliased_state, "another place"),
+}
+RIGHT = {
+    "a goal that shows when it is near": (NearGoal, "td3", clipped_reward),
+    "paid at once": ("Pendulum-v1", "ppo", reward_of_before),
+    "a ball thrown in later": (LateBall, "ppo", lagging_sensor),
+    "all numbers late": (queued("CartPole-v1", seen=4, dims=range(4)), "ppo", lagging_sensor),
+    "a late picture of all": (queued("CartPole-v1", seen=4, dims=range(4)), "ppo", stuck_observation),
+    "a key that is seen": (lambda: Corner(True), "qlearning", aliased_state),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("what", SLIGHT)
+def test_a_slight_fault_of_a_world_is_seen(what):
+    source, algo, check, told = SLIGHT[what]
+    assert told in check(at_first(source, algo)).seen
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("what", RIGHT)
+def test_and_not_where_there_is_none(what):
+    source, algo, check = RIGHT[what]
+    assert check(at_first(source, algo)) is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_goal_that_was_not_met_may_be_due_to_the_settings():
+    unmet = at_first("MountainCar-v0", "a2c", 5000, lr=.05)
+    unpaid = at_first(over(Unpaid, "CartPole-v1"))
+    assert same_reward(unmet).weight < strange_rate(unmet).weight < same_reward(unpaid).weight
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_values_as_good_as_nothing_are_not_too_large(monkeypatch):
+    unpaid = at_first(over(Unpaid, "CartPole-v1"))
+    for value, named in ((1e-5, False), (1., True)):
+        monkeypatch.setattr(learning, "beliefs", lambda actor, obs: np.full(len(obs), value))
+        assert bool(over_estimation(unpaid)) == named
+
+
+@torch.no_grad()
+def silenced(net):
+    "The same network, of which no unit says anything"
+    for layer in net.modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.weight.zero_()
+            layer.bias.fill_(-1.)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_units_of_a_network_that_nobody_asks_may_be_dead():
+    evidence = at_first("CartPole-v1", "dqn")
+    nets = evidence.learner.nets
+    silenced(nets.shaken)
+    assert dead_units(evidence) is None
+    silenced(nets.q)
+    assert "a layer of q" in dead_units(evidence).seen

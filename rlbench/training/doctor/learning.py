@@ -23,7 +23,7 @@ from ...core.batch import Batch, as_numpy
 from ...core.schedules import Schedule
 from ..actor import to_tensors
 from .evidence import beliefs, episodes_of, known_returns, no_better
-from .findings import Finding, all_rows, is_table, reward_unit, reward_worth, seen_whole
+from .findings import SMALL, Finding, all_rows, is_table, reward_unit, reward_worth, seen_whole
 from .sight import each_by_itself
 from ..meanings import MEANINGS
 
@@ -348,7 +348,7 @@ def over_estimation(evidence):
     believed = values[which].mean()
     spread = ret.std() + .1 * np.abs(ret).mean()
     largest = max(np.abs(one.rew).max() for one in (evidence.exploring, evidence.greedy, evidence.chance))
-    if believed <= ret.mean() + 4 * spread + largest:
+    if believed <= ret.mean() + 4 * spread + max(largest, SMALL):
         return None                                       # who is off by one reward has hardly begun
     return Finding(
         "over_estimation", f"states are valued at {believed:.4g} in the mean, and {ret.mean():.4g} came of them",

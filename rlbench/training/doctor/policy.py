@@ -136,7 +136,8 @@ def dead_units(evidence):
     obs = to_tensors(seen, evidence.learner.device)       # a unit that is silent in one corner is not dead
     nets = evidence.learner.nets
     for name, net in nets.named_modules():
-        if not isinstance(net, Perceptron) or name.startswith("judge"): continue
+        if not isinstance(net, Perceptron) or name.startswith(("judge", "shaken")):
+            continue                                      # the latter is q with noise, if it is asked at all
         try: layers = hidden_outputs(net, obs)
         except (RuntimeError, TypeError, AttributeError):
             continue                                      # it reads something else than observations

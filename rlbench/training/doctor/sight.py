@@ -6,12 +6,14 @@
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
            'unscaled_observation', 'stands_at_ends', 'ever_moves', 'clipped_observation', 'beyond_bounds',
            'outside_space', 'copied_dims', 'copied_part', 'lasting', 'each_by_itself', 'pays_to_see', 'foretells_pay',
-           'noisy_observation', 'shaky_observation', 'moves_nothing', 'stuck_observation', 'ends_apart', 'paid_apart',
-           'looks_alike', 'aliased_state', 'same_start', 'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start',
-           'drifting_reward', 'goes_on', 'carried_over']
+           'noisy_observation', 'shaky_observation', 'moves_nothing', 'waits', 'stuck_observation', 'steps_taken',
+           'ends_apart', 'paid_apart', 'been_to', 'told_by_visit', 'looks_alike', 'aliased_state', 'same_start',
+           'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start', 'drifting_reward', 'goes_on', 'carried_over']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
+import math
 from collections import Counter
+from itertools import compress
 
 import gymnasium as gym
 import numpy as np
@@ -326,20 +328,26 @@ def moves_nothing(act, alike): # (n, ...), (n,) whether an observation is that o
     share = np.bincount(which.ravel(), alike) / times
     return ((share > .5) & (share > 3 * np.median(share)) & (times >= 20))[which.ravel()]
 
+def waits(rows, alike):
+    "(n,) whether nothing has moved since the episode began: what is shown late begins so"
+    moves = np.cumsum(~alike)
+    return moves == (moves - ~alike)[np.arange(len(alike)) - ages(rows)]
+
 def stuck_observation(evidence):
-    "Now and then an observation is that of the step before, to the last digit; by no action, and at no wall"
+    """Now and then an observation is that of the step before, to the last digit; by no action, at no wall, and not only
+    until an episode has begun to move"""
     rows = evidence.chance
     for name, _ in numbers_seen(evidence):
         obs, then = (named_part(one, name) for one in (rows.obs, rows.next_obs))
         alike = (obs == then).all(1)
         varied = is_varied(obs, 50).sum() >= max(2, obs.shape[1] / 2)
-        free = ~at_walls(obs)
+        free = ~at_walls(obs) & ~waits(rows, alike)
         if not isinstance(rows.act, dict):
             free &= ~moves_nothing(rows.act, alike)
         if not varied or not .1 < alike.mean() < 1: continue
         if free.sum() < 100 or alike[free].mean() < .1: continue
         return Finding(
-            "stuck_observation", f"in {alike.mean():.0%} of the steps the observation is that of the step before",
+            "stuck_observation", f"in {alike[free].mean():.0%} of the steps the observation is that of the step before",
             "whoever acts does not see what the last action did, and acts on what is past",
             "does a sensor come less often than the steps, or drop out; show how old it is, or act less often",
             weight=.75, changes={})
@@ -376,9 +384,13 @@ def foreseen_by(rows, first): # rows that are followed by another of their episo
     return tuple(shares)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #de64228f
+def steps_taken(rows):
+    "[(state, action, next state), …] by name"
+    return [*zip(*(keys(rows[name]) for name in ("obs", "act", "next_obs")))]
+
 def ends_apart(evidence):
     "(steps that ended an episode, share of them whose likes went on: of the same state and action, to the same state)"
-    step = list(zip(*(keys(all_rows(evidence, name)) for name in ("obs", "act", "next_obs"))))
+    step = [one for rows in all_steps(evidence) for one in steps_taken(rows)]
     term = all_rows(evidence, "term").astype(bool)
     going = {one for one, end in zip(step, term) if not end}
     ended = [one in going for one, end in zip(step, term) if end]
@@ -390,19 +402,49 @@ def paid_apart(rows):
     if len(np.unique(rows.rew)) > 5 or np.array_equal(rows.obs, rows.next_obs):
         return 0
     on = ~rows.term                                       # an end may pay by chance
-    step = list(zip(*(keys(rows[name][on]) for name in ("obs", "act", "next_obs"))))
+    step = [*compress(steps_taken(rows), on)]
     pays = {}
     for one, rew in zip(step, rows.rew[on].tolist()):
         pays.setdefault(one, set()).add(rew)
     return sum(len(pays[one]) > 1 for one in step)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #d6805a19
+def been_to(rows, which): # (n,) bool
+    "[places that an episode has been to until the last of some of its steps, …]; of episodes that have such a step"
+    age = ages(rows)
+    place = keys(rows.obs)
+    last = {i - age[i]: i for i in np.flatnonzero(which).tolist()}
+    return [set(place[begin:i + 1]) for begin, i in last.items()]
+
+def told_by_visit(evidence):
+    """(steps that ended an episode, their likes that went on), where all of the former have been to a place before that
+    none of the latter has been to, as by chance they hardly would; else (0, 0)"""
+    taken = [steps_taken(rows) for rows in all_steps(evidence)]
+    ends = [rows.term.astype(bool) for rows in all_steps(evidence)]
+    over = {one for step, end in zip(taken, ends) for one in compress(step, end)}
+    on = {one for step, end in zip(taken, ends) for one in compress(step, ~end)}
+    mixed = [np.array([*map((over & on).__contains__, step)]) for step in taken]
+    known = [*zip(all_steps(evidence), mixed, ends)]
+    arrived = [been for rows, these, end in known for been in been_to(rows, these & end)]
+    passed = [been for rows, these, end in known for been in been_to(rows, these & ~end)]
+    if not arrived or not set.intersection(*arrived).difference(*passed):
+        return 0, 0
+    ended = len(arrived)
+    others = int(sum(map(np.sum, mixed))) - ended
+    by_chance = len(set.union(*arrived)) / math.comb(ended + others, ended)
+    return (ended, others) if by_chance < .001 else (0, 0)
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #e9ddadfe
 def looks_alike(evidence):
     "What shows that steps look the same that differ, in words; nothing where all is well"
     ends, apart = ends_apart(evidence)
     if ends >= 10 and apart >= .3:
         return (f"of {ends:,} steps that ended an episode {apart:.0%} have others beside them that went on, from the "
                 "same state by the same action to the same state")
+    ended, others = told_by_visit(evidence)
+    if ended:
+        return (f"{ended:,} steps ended an episode and {others:,} of their likes did not, from the same state by the "
+                "same action to the same state, and the former alone had been to another place before")
     paid = paid_apart(evidence.chance)
     if paid < 5: return ""
     return (f"{paid:,} steps have others beside them that were paid otherwise, from the same state by the "
