@@ -63,6 +63,16 @@ def test_a_mended_project_has_no_complaints(project):
             assert tool.run(project, check=check) == []
 
 
+def test_what_is_told_as_html_is_told_once(project):
+    path = project / "nbs" / "index.ipynb"
+    nb = nbformat.read(path, 4)
+    nb.cells[-1].outputs = [new_output("display_data", {"text/html": "<b>two</b>", "text/plain": "two"})]
+    nbformat.write(nb, path)
+    clean_notebooks.run(project, check=False)
+    [output] = nbformat.read(path, 4).cells[-1].outputs
+    assert set(output.data) == {"text/html"}
+
+
 def edit(path, change):
     nb = json.loads(path.read_text())
     change(nb)

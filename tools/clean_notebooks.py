@@ -71,6 +71,14 @@ def shrink_pictures(nb):
                 del data["text/plain"]      # the name of its class
 
 
+def drop_plain_twins(nb):
+    "What is told as HTML is not told as plain text as well"
+    for cell in nb["cells"]:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "text/html" in data: data.pop("text/plain", None)
+
+
 def clean(text):
     "The clean form of a notebook's text"
     nb = json.loads(text)
@@ -81,6 +89,7 @@ def clean(text):
     drop_widgets(nb)
     drop_places(nb)
     shrink_pictures(nb)
+    drop_plain_twins(nb)
     return nb2str(nb)
 
 
