@@ -485,3 +485,10 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path, name, content, words):
         path.write_bytes(content)
     message = refusal(read_config, path)
     assert message.startswith(f"file {path}: ") and words in message
+
+
+@pytest.mark.parametrize("name, text", [("a.toml", 'env = "Pole"'), ("a.json", '{"env": "Pole"}')])
+def test_a_byte_order_mark_is_no_mistake(tmp_path, name, text):
+    (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    assert (tmp_path / name).read_bytes().startswith(b"\xef\xbb\xbf")
+    assert read_config(tmp_path / name) == dict(env="Pole")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rlbench import Trainer
 from rlbench.buffers import datasets
 from rlbench.buffers.datasets import (
-    filtered, from_minari, layout, load_ring, merged, read_lines, save_ring, subset, to_minari, write_lines)
+    digest, filtered, from_minari, layout, load_ring, merged, read_lines, save_ring, subset, to_minari, write_lines)
 from rlbench.buffers.frames import Frames
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.sequences import Reservoir
@@ -208,6 +208,13 @@ def test_lines_written_by_hand_stay_what_they_are_or_are_refused(tmp_path, name,
         read_lines(written_by_hand(tmp_path / "a.jsonl", **{name: value}))
     assert f"line 3: column {name!r} is " in str(told.value)
     assert str(told.value).endswith(f", expected {expected}") and len(str(told.value)) < 300
+
+
+def test_a_byte_order_mark_before_lines_is_no_mistake(tmp_path):
+    path = written_by_hand(tmp_path / "a.jsonl")
+    plain = digest(read_lines(path))
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert digest(read_lines(path)) == plain
 
 
 @pytest.mark.parametrize("odd", [dict(act=1.), dict(term=0, trunc=True), dict(rew=2.5, obs=[1, 2])])

@@ -94,7 +94,7 @@ def test_files_are_imported_as_python_runs_them(tmp_path):
     again = "from rlbench import load; import sys; print(load(*sys.argv[1:]).run(steps=40).steps)"
     told = subprocess.run([sys.executable, "-c", again, tmp_path / "run.rlb", f"{tmp_path}/json.py:Pole"],
                           capture_output=True, text=True)
-    assert told.stdout.strip() == "40", told.stderr
+    assert told.stdout.strip() == "60", told.stderr
     copy.deepcopy(trainer.env.single)
 
 

@@ -13,6 +13,7 @@ import rlbench
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.intervals import iqm, iqm_interval, redrawn
 from rlbench.core.state import FileProblem
+from rlbench.launch.cli import main
 from rlbench.lab.pictures.components import as_page
 from rlbench.lab.page.flame import Flame, flame_bars, time_tree
 from rlbench.lab.runs.run_curves import RunCurves, band_of, common_places, read_off
@@ -207,6 +208,51 @@ def test_whatever_a_file_holds_the_other_runs_are_read(tmp_path_factory, name, t
         runs.flame("odd")
     except (FileProblem, RunProblem) as problem:
         assert "\n" not in str(problem)
+
+
+def nested(depth):
+    "Lists in one another"
+    return [] if not depth else [nested(depth - 1)]
+
+
+@pytest.mark.parametrize("odd", [
+    dict(seed=10**400), dict(lr=10**400), dict(lr=-10**400), dict(lr=[1, "a", None, {}]),
+    dict(status=dict(steps=10**400, best=10**400)),
+    dict(rows=[dict(steps=10**400, mean_return=10**400, eval_mean=1e308, time=1e300)]),
+    dict(lr=nested(900)),
+])
+def test_numbers_and_lists_of_any_size_leave_the_other_runs_readable(tmp_path, odd, capsys):
+    run_by_hand(tmp_path, "good", [dict(steps=step, eval_mean=2., mean_return=1.) for step in (1, 2)])
+    run_by_hand(tmp_path, "odd", **dict(dict(rows=[dict(steps=1, eval_mean=2., mean_return=1.)]), **odd))
+    runs = rlbench.Runs(tmp_path)
+    if odd == dict(lr=nested(900)):
+        assert "lr: more than 20 lists" in runs.reader.left_out["odd"] and "cannot be read: odd" in repr(runs)
+    assert len(runs) + len(runs.reader.left_out) == 2
+    assert repr(runs) and runs._repr_html_() and runs.curves().png() and runs.group()
+    for flags in ((), ("--sort", "lr"), ("--where", "lr < 1 and algo == 'ppo'"), ("--sort", "seed"), ("--sort", "steps")):
+        assert main(["runs", str(tmp_path), *flags]) == 0
+    assert "good" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["9.**9**9 > 1", "lr == " + "9" * 400, "2**seed**99**99 > 1", "-" * 3000 + "1 > 0",
+                                  "(" * 150 + "1" + ")" * 150 + " > " + "9" * 5000])
+def test_what_cannot_be_reckoned_is_said_in_one_line(tmp_path, text, capsys):
+    run_by_hand(tmp_path, "good")
+    main(["runs", str(tmp_path), "--where", text])
+    told = capsys.readouterr().err
+    assert told.count("\n") <= 1 and (not told or told.startswith("rlbench: command line: "))
+
+
+def test_a_run_began_when_it_began(tmp_path):
+    for name in "ab": train("CartPole-v1", "ppo", run_id=name, folder=tmp_path, progress=False, **QUICK)
+    before = [line["started"] for line in rlbench.Runs(tmp_path).lines]
+    train("CartPole-v1", "ppo", run_id="a", folder=tmp_path, progress=False, resume=True, **QUICK | dict(steps=400))
+    runs = rlbench.Runs(tmp_path)
+    assert [line["started"] for line in runs.lines] == before and [line["run"] for line in runs.lines] == ["a", "b"]
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    for told in (None, "x", 1e300, 10**400, -5):          # where it is not known, the file's own time counts
+        (tmp_path / "a" / "config.json").write_text(json.dumps(config | dict(started=told)))
+        assert abs(rlbench.Runs(tmp_path)["a"]["started"] - before[0]) < 600
 
 
 def test_folders_that_are_none_and_files_that_are_pipes(tmp_path):

@@ -347,7 +347,7 @@ def read_blocks(path, head, file):
 def read_lines(path, make=like):
     "The data set that `write_lines` wrote"
     path = path_of(path)
-    with reading(path), open(path, encoding="utf-8") as file:
+    with reading(path), open(path, encoding="utf-8-sig") as file:
         head = read_head(path, file)
         check_promise(head, os.fstat(file.fileno()).st_size)
         data = poured(read_blocks(path, head, file), head["rows"], make)

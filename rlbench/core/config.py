@@ -251,7 +251,7 @@ def read_config(path):
     if path.exists() and not (path.is_file() or path.is_dir()):     # reading it may never end
         raise ConfigError(f"file {path}: is no ordinary file, but a pipe, a socket or a device")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")       # some editors begin with a byte order mark
         tree = PARSERS[path.suffix](text)
     except FileNotFoundError:
         raise ConfigError(f"file {path}: no such file") from None

@@ -11,6 +11,7 @@ __all__ = ['TRAIN', 'COUNT', 'SHORT', 'RUN', 'SEEDED', 'EVALUATE', 'ESTIMATE', '
 import argparse
 import ast
 import importlib.util
+import math
 import re
 import sys
 from contextlib import suppress
@@ -43,13 +44,15 @@ def settings_text(settings):
     return "\n".join(["settings, defaults, meanings:", *lines, "", "rlbench explain ALGO adds those of an algorithm"])
 
 # %% ../../nbs/9_launch/91_cli.ipynb #5fa1ff55
-def number(kind, low):
-    "A type of argument: a number of at least `low`"
-    expected = f"expected a {'whole ' if kind is int else ''}number of at least {low}"
+def number(kind, low, high=None):
+    "A type of argument: a finite number from `low` on"
+    inside = f"from {low} to {high}" if high else f"of at least {low}"
+    expected = f"expected a {'whole ' if kind is int else ''}number {inside}"
     def read(text):
         with suppress(ValueError):
             value = kind(text)
-            if value >= low: return value
+            if low <= value < math.inf and value <= (high or value):
+                return value
         raise argparse.ArgumentTypeError(f"{text!r}: {expected}")
     return read
 
@@ -111,13 +114,13 @@ ESTIMATE = RUN | {
 PLAY = SEEDED | {
     "--episodes": dict(type=number(int, 1), default=1, help="how many"),
     "--output": dict(default="play.gif", metavar="FILE", help=".gif, .webp, animated .png; .mp4 with ffmpeg"),
-    "--fps": dict(type=number(float, .1), default=30, help="pictures a second"),
+    "--fps": dict(type=number(float, .01, 1000), default=30, help="pictures a second"),
     "--max-steps": dict(type=number(int, 1), default=1000, help="pictures at most"),
 }
 FILM = {word: how for word, how in PLAY.items() if word not in ("--best", "--episodes")} | {
     "--output": dict(default="learning.gif", metavar="FILE", help=".gif, .webp, animated .png; .mp4 with ffmpeg"),
     "--policies": dict(type=number(int, 1), default=4, help="moments of the run, side by side"),
-    "--fps": dict(type=number(float, .1), default=20, help="pictures a second"),
+    "--fps": dict(type=number(float, .01, 1000), default=20, help="pictures a second"),
     "--max-steps": dict(type=number(int, 1), default=500, help="steps of the episode at most"),
 }
 RECORD = SEEDED | {

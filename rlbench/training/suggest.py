@@ -380,8 +380,8 @@ def data_named(memory):
 # %% ../../nbs/6_training/69_suggest.ipynb #999d9e61
 def check_asked(env, seconds, memory):
     "ConfigError where what is asked of `suggest` cannot be answered"
-    if not fits(float, seconds) or not seconds > 0:
-        raise ConfigError(f"suggest: seconds = {seconds!r}: expected a number above 0")
+    if not fits(float, seconds) or not 0 < seconds < float("inf"):
+        raise ConfigError(f"suggest: seconds = {seconds!r}: expected a finite number above 0")
     if memory is None: return
     check_ring("suggest: memory", memory)
     if not len(memory):

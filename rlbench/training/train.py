@@ -11,6 +11,7 @@ __all__ = ['ENDINGS', 'names_of', 'agreed', 'Plan', 'layered', 'check_runs_no_co
 # %% ../../nbs/6_training/68_train.ipynb #bda5db88
 import json
 import signal
+import time
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -247,6 +248,14 @@ def config_file(plan, trainer):
     made_of = dict(env=env, env_settings=trainer.env_settings, algo=names_of(trainer.cast))
     return made_of | dict(settings=plan.config.resolved())
 
+# %% ../../nbs/6_training/68_train.ipynb #f710f6b0
+def begun_at(path, resume):
+    "When the run in a folder began, in seconds since 1970: now, or long ago"
+    file = path / "config.json"
+    if not resume: return time.time()
+    told = read_config(file).get("started")
+    return told if isinstance(told, float) else file.stat().st_mtime
+
 # %% ../../nbs/6_training/68_train.ipynb #d139ffd2
 def folder_for(path, trainer, plan, resume, hooks):
     "The folder of a run, made or gone on with, which watches the trainer from now on"
@@ -258,7 +267,8 @@ def folder_for(path, trainer, plan, resume, hooks):
     again = run.before + 1 if run.before else None        # what was drawn from there on is drawn again
     if writer: run.events = writer(path / "tensorboard", purge_step=again)
     if not resume: run.checkpoint(trainer)
-    write_text(path / "config.json", json.dumps(config_file(plan, trainer), indent=1))
+    told = config_file(plan, trainer) | dict(started=begun_at(path, resume))
+    write_text(path / "config.json", json.dumps(told, indent=1))
     trainer.watchers.append(run)
     return run
 

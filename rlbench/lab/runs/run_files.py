@@ -7,7 +7,6 @@ __all__ = ['FACTS', 'UNREADABLE', 'settings_in', 'RunLine', 'read_run', 'folder_
            'checkpoint_files', 'checkpoint_of']
 
 # %% ../../../nbs/8_lab/6_runs/10_run_files.ipynb #87dc98ad
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,9 +120,11 @@ class RunLine:
         return f"RunLine({', '.join(f'{name} {value}' for name, value in told.items())})"
 
 # %% ../../../nbs/8_lab/6_runs/10_run_files.ipynb #f21aa654
+LARGEST = 1e100         # that is drawn and reckoned with; a damaged file may hold one of any length
+
 def finite_number(x):
-    "A number that is finite, or None"
-    return x if type(x) in (int, float) and math.isfinite(x) else None
+    "A number that is finite and can be reckoned with, or None"
+    return x if type(x) in (int, float) and -LARGEST <= x <= LARGEST else None
 
 # %% ../../../nbs/8_lab/6_runs/10_run_files.ipynb #2f1ee7a8
 NUMBERS_TOLD = {"return": "mean_return", "greedy": "eval_mean", "best": "best"}
@@ -137,8 +138,22 @@ def facts_of(path, status, who, alone, held):
     names = {fact: mark + name for fact, name in NUMBERS_TOLD.items()}
     names |= dict(seconds="time", steps="steps", updates="updates")
     found = {fact: finite_number(known.get(name)) for fact, name in names.items()}
-    started = (path / "config.json").stat().st_mtime
-    return found | dict(state=run_state(status, held), started=started)
+    return found | dict(state=run_state(status, held))
+
+# %% ../../../nbs/8_lab/6_runs/10_run_files.ipynb #dde8255f
+DEEPEST = 20            # lists and tables in one another; ours have two
+
+def is_deep(value, deepest=DEEPEST):
+    "Whether lists or tables stand in one another, more than anybody has settings for"
+    if not isinstance(value, (dict, list)): return False
+    parts = value.values() if isinstance(value, dict) else value
+    return not deepest or any(is_deep(part, deepest - 1) for part in parts)
+
+# %% ../../../nbs/8_lab/6_runs/10_run_files.ipynb #0a15ee25
+def began(path, config):
+    "When a run began, in seconds since 1970; where its file does not say so, when that was written"
+    told = finite_number(config.get("started"))
+    return told if told and 0 < told < 1e11 else (path / "config.json").stat().st_mtime
 
 # %% ../../../nbs/8_lab/6_runs/10_run_files.ipynb #6740e5b0
 def read_run(path):
@@ -151,13 +166,17 @@ def read_run(path):
         made = {who: settings_in(config, who) for who in players}
     except (KeyError, TypeError, AttributeError) as problem:
         raise RunProblem(f"config.json is none of ours ({type(problem).__name__}: {problem})") from None
+    deep = [name for settings, _ in made.values() for name, value in settings.items() if is_deep(value)]
+    if deep:
+        raise RunProblem(f"config.json: {deep[0]}: more than {DEEPEST} lists or tables in one another")
     env = config.get("env")
+    started = began(path, config)
     lines = []
     for who, algo in players.items():
         settings, sources = made[who]
         own = dict(run=path.name, env=env if isinstance(env, str) else "an environment object", algo=algo,
                    behaviour=None if len(players) == 1 else who, seed=finite_number(settings.get("seed")))
-        found = own | facts_of(path, status, who, len(players) == 1, is_written(path))
+        found = own | dict(started=started) | facts_of(path, status, who, len(players) == 1, is_written(path))
         lines.append(RunLine(path, who, {name: found[name] for name in FACTS}, settings, sources))
     return lines
 

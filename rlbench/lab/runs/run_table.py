@@ -10,6 +10,7 @@ __all__ = ['differing', 'places_apart', 'RunGroup', 'run_groups', 'lines_where',
 import ast
 import html
 import json
+import math
 import re
 import time
 from functools import partial
@@ -153,8 +154,10 @@ def without_return(text):
 
 # %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #cea83cd0
 def column_number(value):
-    "A value as a number; nan where it is none"
-    return float(value) if isinstance(value, (int, float)) else np.nan
+    "A value as a number; nan where it is none, infinite where it is too large for one"
+    if not isinstance(value, (int, float)): return np.nan
+    try: return float(value)
+    except OverflowError: return math.copysign(math.inf, value > 0 or -1)
 
 # %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #d1ab20b7
 def columns_asked(lines, names):
@@ -171,14 +174,24 @@ def names_known(lines):
     "What can be asked of runs"
     return list(dict.fromkeys([*FACTS, *(name for line in lines for name in line.settings)]))
 
+# %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #668db2bf
+def answer_of(lines, text):
+    "What an expression comes to for runs; BadExpression where it fails"
+    try:
+        holds = RunExpression(without_return(text), [*names_known(lines), RETURN_NAME])
+        with np.errstate(all="ignore"):
+            return np.asarray(holds(columns_asked(lines, holds.names)))
+    except BadExpression: raise
+    except Exception as problem:                          # whatever goes wrong in reckoning
+        reason, *_ = str(problem).splitlines() or [type(problem).__name__]
+        raise BadExpression(f"{text!r} cannot be reckoned ({reason})") from None
+
 # %% ../../../nbs/8_lab/6_runs/11_run_table.ipynb #91e4ee47
 def lines_where(lines, text):
     "The runs for which an expression holds; BadExpression says what is wrong with one"
     if not isinstance(text, str):
         raise BadExpression(f"expected an expression such as \"algo == 'ppo' and lr < 1e-3\", got {text!r}")
-    holds = RunExpression(without_return(text), [*names_known(lines), RETURN_NAME])
-    with np.errstate(all="ignore"):
-        answer = np.asarray(holds(columns_asked(lines, holds.names)))
+    answer = answer_of(lines, text)
     if answer.ndim > 1 or answer.dtype != bool:
         raise BadExpression(f"{text!r}: expected something that holds or not, such as lr < 1e-3")
     return [line for line, yes in zip(lines, np.broadcast_to(answer, len(lines))) if yes]

@@ -225,8 +225,8 @@ def examine(trainer,
     who = chosen_one(trainer.learners, who)
     steps = whole_number("diagnose: steps", steps, low=1)
     seed = whole_number("diagnose: seed", seed)
-    if not fits(float, seconds) or not seconds > 0:
-        raise ConfigError(f"diagnose: seconds = {seconds!r}: expected a number above 0")
+    if not fits(float, seconds) or not 0 < seconds < float("inf"):
+        raise ConfigError(f"diagnose: seconds = {seconds!r}: expected a finite number above 0")
     found = {way: recorded(trainer, who, way, steps, seconds, seed) for way in WAYS}
     recordings = [rows for rows, _ in found.values()]
     cut = tuple(way for way, (_, was_cut) in found.items() if was_cut)
