@@ -44,6 +44,7 @@ def looked_for_in(folder):
     finally:
         with contextlib.suppress(ValueError): sys.path.remove(str(folder))
 
+# %% ../../nbs/1_envs/105_find.ipynb #50724774
 def module_in(path):
     "What a file of Python makes; dataclasses and pickles find it by the name that the file has"
     name = path.resolve().as_posix().replace(".", "_")

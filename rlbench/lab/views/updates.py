@@ -227,6 +227,7 @@ def has_terms(last):
     told = (*learned_towards(last), *map(batch.get, needed))
     return "burn" not in batch and all(per_row(x, batch) is not None for x in told)
 
+# %% ../../../nbs/8_lab/2_views/25_updates.ipynb #cccb0b9f
 def target_terms(last, gamma): # None: its targets have several
     "Batch of (n,) row, paid, discount, follows, target, estimate, error of an update's rows; None if it has no terms"
     batch = last.batch

@@ -70,7 +70,7 @@ def both_runs(trainer, who, finding, steps, afresh, stop):
     return Tried(finding.name, finding.changes, steps, before, *ends)
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #a632590d
-BEHIND = dict(      # findings that stand back where one of others was found: those explain them
+EXPLAINED_BY = dict(      # findings that stand back where one of others was found: those explain them
     same_everywhere={"short_sight", "heavy_decay", "settled_early", "wild_start"},
     past_the_end={"other_sums"},
     same_reward={"strange_rate", "settled_early"},
@@ -80,7 +80,7 @@ def in_order(findings):
     "The likeliest cause first; consequences of others last"
     findings = list(findings)
     names = {one.name for one in findings}
-    return sorted(findings, key=lambda one: (bool(names & BEHIND.get(one.name, set())), -one.weight))
+    return sorted(findings, key=lambda one: (bool(names & EXPLAINED_BY.get(one.name, set())), -one.weight))
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #f9495b1a
 class Diagnosis(list):

@@ -115,6 +115,7 @@ def advice_for_same(rew,  # what each step is paid
 
 UNMET = .74     # as likely: steps cost until a goal is met, and a policy that settled early does not meet it
 
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #90d8df56
 def same_reward(evidence):
     "All rewards are alike, and so is what episodes come to"
     rew = all_rows(evidence, "rew")
@@ -268,6 +269,7 @@ def pile_at(rew, end):
     if end == 0 or not reaches(rew, end): return 0.
     return float((rew == end).mean())
 
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #82cf0822
 def freely_paid(evidence):
     "Rows of chance with actions inside their box: those at a bound are one action, and may be paid alike"
     rows = evidence.chance

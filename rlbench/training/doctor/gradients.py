@@ -65,6 +65,7 @@ def huber(error):
     "(B,) half of its square where that is small, as far as it goes beyond that"
     return smooth_l1_loss(error, torch.zeros_like(error), reduction="none")
 
+# %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #787cdc80
 def policy_terms(algo, nets, rows, distance=torch.square): # by which a critic is judged
     "{group: [Term, …]} where a policy follows advantages"
     worth = reward_worth(nets)

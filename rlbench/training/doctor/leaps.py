@@ -135,6 +135,7 @@ def open_before(rows, name, dim, lag):
     way = (then - obs)[:, [dim]].astype(float)
     return float(foretold(known[first], way[first + lag])[0])
 
+# %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #d1facd5f
 def late_dims(evidence, name):
     "{number of a part of what is seen: steps that it is late}"
     both = [(ages(rows), named_part(rows.obs, name) != named_part(rows.next_obs, name)) for rows in all_steps(evidence)]

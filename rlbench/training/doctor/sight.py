@@ -333,6 +333,7 @@ def waits(rows, alike):
     moves = np.cumsum(~alike)
     return moves == (moves - ~alike)[np.arange(len(alike)) - ages(rows)]
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #816f1c00
 def stuck_observation(evidence):
     """Now and then an observation is that of the step before, to the last digit; by no action, at no wall, and not only
     until an episode has begun to move"""
@@ -416,6 +417,7 @@ def been_to(rows, which): # (n,) bool
     last = {i - age[i]: i for i in np.flatnonzero(which).tolist()}
     return [set(place[begin:i + 1]) for begin, i in last.items()]
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #42db2739
 def told_by_visit(evidence):
     """(steps that ended an episode, their likes that went on), where all of the former have been to a place before that
     none of the latter has been to, as by chance they hardly would; else (0, 0)"""

@@ -210,6 +210,7 @@ def in_one_order(x, y): # (B,)
     sorted_by_x = y[x.argsort()]
     return x.ndim == 1 and bool((sorted_by_x.diff() >= -1e-3 * sorted_by_x[1:].abs()).all())
 
+# %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #ced64623
 def other_estimates(evidence):
     "What a loss reads is not what the networks say of its rows"
     found = evidence.rehearsal
@@ -264,6 +265,7 @@ def pushed_values(found):
     together = (moved * wanted).mean() / max(np.sqrt((moved**2).mean() * (wanted**2).mean()), 1e-12)
     return f"30 steps on one minibatch moved values against their returns, by {together:.2f}" if together < -.1 else ""
 
+# %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #e5b72e07
 def wanted_in(algo, nets, rows):
     "The entropies that an algorithm aims at, of rows (B, P) or of all (P,)"
     return algo.wanted(nets, rows.obs) if hasattr(algo, "wanted") else nets.temperature.wanted
