@@ -24,7 +24,7 @@ def leads_on(before, now, by=0):
     return then - by == at == kept_of(before, now)
 
 # %% ../../../nbs/8_lab/3_time/18_forks.ipynb #475f74af
-class Placed:
+class Standing:
     "A run among others: where it stands, and its returns"
 
     def __init__(self, timeline):
@@ -62,7 +62,7 @@ class Placed:
             returns.points = [point for point in returns.points if point[0] <= self.trainer.steps]
 
 # %% ../../../nbs/8_lab/3_time/18_forks.ipynb #c10ba4b5
-class Relative(Placed):
+class Relative(Standing):
     "A run among others that were one with it"
 
     def __init__(self, name, timeline, of=None, at=0, told=""):

@@ -76,7 +76,7 @@ EXPLAINED_BY = dict(      # findings that stand back where one of others was fou
     same_reward={"strange_rate", "settled_early"},
 )
 
-def in_order(findings):
+def by_cause(findings):
     "The likeliest cause first; consequences of others last"
     findings = list(findings)
     names = {one.name for one in findings}
@@ -87,7 +87,7 @@ class Diagnosis(list):
     "Findings, the likeliest cause first"
 
     def __init__(self, evidence, findings, failed=(), early=""):
-        super().__init__(in_order(findings))
+        super().__init__(by_cause(findings))
         self.evidence = evidence
         self.failed = failed    # checks that could not look, and why
         self.early = early      # why it may be too early to judge
