@@ -261,6 +261,33 @@ def test_the_workbench_explains_the_last_update_and_any_before_it():
     wb.close()
 
 
+@pytest.mark.parametrize("leave", [
+    lambda wb: wb.reset(),
+    lambda wb: wb.rewind("update", -2),
+    lambda wb: wb.rewind(0),
+    lambda wb: wb.page.account.widget.children[-1].click(),
+    lambda wb: wb.load("run.rlb"),
+], ids=["reset", "back", "to the start", "by the button", "another run"])
+def test_what_is_explained_says_of_which_update_and_goes_with_its_run(leave, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wb = rlbench.Workbench("FrozenLake-v1", "qlearning", driver="sync", seed=0, views=["curve"])
+    wb.step("update", 3).save("run.rlb").step("update")
+    panel = wb.page.account
+    panel.look.click()
+    assert "The last update" in panel.widget.children[0].value
+    assert "update 4 of agent by qlearning: 1 row;" in panel.said.value and "Account(" not in panel.said.value
+    wb.step("update", 2)
+    assert "Update 4, row by row" in panel.widget.children[0].value and "6 were made by now" in panel.said.value
+    assert panel.account.number == 4 and panel.table.total == 1
+    wb.rewind("update", -1)
+    assert panel.account.number == 4                                    # it is still behind us
+    leave(wb)
+    assert (panel.account, panel.table.total, is_revealed(panel.widget)) == (None, 0, False)
+    wb.step("update", 5)
+    assert not is_revealed(panel.widget)
+    wb.close()
+
+
 def test_the_panel_says_why_there_is_nothing_to_explain():
     wb = rlbench.Workbench("CartPole-v1", "dqn", driver="sync")
     wb.page.account.look.click()

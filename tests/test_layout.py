@@ -6,7 +6,7 @@ import pytest
 
 from rlbench.algos.algorithm import REGISTRY
 from rlbench.lab.page.board import for_page
-from rlbench.lab.pictures.components import as_page, read_asset
+from rlbench.lab.pictures.components import as_page, read_asset, tips_of
 from rlbench.lab.page.looks import CONTROLS, BARE, LOOKS, checked_layout, keep_look, kept_looks, left_of, looks_file
 from rlbench.lab.page.workbench import Workbench
 from tests.test_workbench import SMALL, bench, part                # noqa: F401  bench is a fixture
@@ -138,6 +138,23 @@ def test_what_a_hand_does_on_the_page_is_the_kernels_and_the_browser_remembers(b
     assert wb.layout["look"] == "teach" and board.kept["look"] == "teach"
 
 
+def test_who_opens_the_side_has_a_way_to_another_look(bench):                          # noqa: F811
+    wb = bench(look="teach", **SMALL)
+    hidden = wb.layout["hidden"]
+    assert "looks" in hidden
+    hand(wb, side="open")
+    assert set(hidden) - set(wb.layout["hidden"]) == {"looks"} and "rl-no-looks" not in wb.page.widget._dom_classes
+    wb.hide("looks")
+    assert "looks" in wb.layout["hidden"]               # a script has its way
+    hand(wb, size=1.1)
+    assert "looks" in wb.layout["hidden"]
+    wb.look("teach")
+    as_page(wb.page.arrangement.board, brought=for_page(wb.layout) | dict(look="teach"))
+    hand(wb, side="open")
+    as_page(part(wb, "look"), index=0)
+    assert wb.layout["look"] == "explore" and not wb.layout["hidden"]
+
+
 def test_what_the_browser_brings_back_is_taken_as_far_as_it_goes(bench):                # noqa: F811
     wb = bench(**SMALL)
     wb.step("iteration")
@@ -230,6 +247,27 @@ def test_every_control_has_a_line_in_the_style_sheet():
 def test_no_control_has_the_name_of_a_card(bench):                                      # noqa: F811
     wb = bench(**SMALL)
     assert not CONTROLS.keys() & set(wb.page.known())
+
+
+# tips and names, which the page hands out by class
+
+def below(widget):
+    "A widget and all below it"
+    yield widget
+    for child in getattr(widget, "children", ()): yield from below(child)
+
+
+@pytest.mark.parametrize("env, algo", [("CartPole-v1", "dqn"), ("FrozenLake-v1", "qlearning"), ("Pendulum-v1", "sac")])
+def test_every_control_is_told_its_own_tip_and_nobody_elses(bench, env, algo):          # noqa: F811
+    wb = bench(env, algo, seed=0)
+    wb.step("step", 3)
+    wb.break_when("nan")
+    wb.beside()
+    tips = tips_of(wb.page.widget)
+    for one in below(wb.page.widget):
+        told = {tips[name] for name in one._dom_classes if name in tips}
+        assert told == {one.tooltip} if getattr(one, "tooltip", None) else not told, one
+    assert tips["rl-event"].startswith("events so far")
 
 
 # observations by their names

@@ -185,6 +185,8 @@ ALONE = [
     (lambda: Ring("5", 1), ValueError, "Ring: capacity = '5': expected a whole number of at least 1"),
     (lambda: Ring(5, 0), ValueError, "Ring: num_envs = 0: expected a whole number of at least 1"),
     (lambda: pole(lr=math.inf), ConfigError, "lr = inf: expected numbers of at most 3.4e+38"),
+    (lambda: pole(gamma=math.inf), ConfigError, "gamma = inf: expected a number from 0 to 1"),
+    (lambda: pole(gamma=1e39), ConfigError, "gamma = 1e+39: expected a number from 0 to 1"),
     (lambda: pole(ent_coef=1e300), ConfigError, "ent_coef = 1e+300: expected numbers of at most 3.4e+38"),
     (lambda: pole(threads=10**9), ConfigError, "threads = 1000000000: expected a whole number from 1 to 1,024"),
     (lambda: pole(num_envs=10**9), ConfigError, "num_envs = 1000000000: expected a whole number from 1 to 65,536"),

@@ -346,7 +346,8 @@ def test_the_row_of_the_last_update_that_is_opened_is_there(bench, tmp_path):   
     account = wb.page.account
     account.explain()
     closed = exported(wb, tmp_path)
-    assert closed.tags["svg"] == 0 and "Account(update 5" in closed.text
+    assert closed.tags["svg"] == 0 and "update 5 of agent by dqn" in closed.text
+    assert "The last update" in closed.text and "Account(" not in closed.text
     for table in (targets.table, account.table):
         as_page(table, selected=table.ids[3], opened=1)
     page = exported(wb, tmp_path)

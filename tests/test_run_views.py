@@ -16,7 +16,7 @@ from rlbench.core.state import FileProblem
 from rlbench.launch.cli import main
 from rlbench.lab.pictures.components import as_page
 from rlbench.lab.page.flame import Flame, flame_bars, time_tree
-from rlbench.lab.runs.run_curves import RunCurves, band_of, common_places, read_off
+from rlbench.lab.runs.run_curves import RunCurves, band_of, common_places, figure_of_bands, read_off
 from rlbench.lab.runs.run_files import RunReader, is_written
 from rlbench.lab.runs.run_rows import beat
 from rlbench.lab.runs.run_table import RunGroup
@@ -365,6 +365,42 @@ def test_news_come_with_a_beat_and_nothing_else_moves(four):
     assert page.picture.value is picture and page.pulse.heard == 1
     assert threading.active_count() == threads
     page.close()
+
+
+@pytest.mark.parametrize("text", ["lr >", "nonsense > 1", "lr"])
+def test_what_is_wrong_with_a_filter_is_said_until_it_is_mended(tmp_path, text):
+    for lr in (.001, .1): run_by_hand(tmp_path / "runs", f"{lr}", lr=lr)
+    page = rlbench.Runs(tmp_path / "runs").show(driver="sync")
+    page.text.value = text
+    said = page.complaint.widget.value
+    assert said
+    look = lambda: beat(page.pulse)
+    for act in (look, page.refresh, page.sort, page.draw, look):
+        act()
+        assert page.complaint.widget.value == said and len(page.choice.shown.lines) == 2
+    page.text.value = "lr > .005"
+    assert not page.complaint and len(page.choice.shown.lines) == 1
+    page.close()
+
+
+def test_news_do_not_take_away_what_is_said_of_something_else(tmp_path):
+    page = rlbench.Runs(run_by_hand(tmp_path / "runs", "one").parent).show(driver="sync")
+    page.open(page.choice.runs.lines[0], None)
+    assert "checkpoint" in page.complaint.widget.value
+    beat(page.pulse)
+    assert "checkpoint" in page.complaint.widget.value
+    page.sort()
+    assert not page.complaint
+    page.close()
+
+
+def test_a_run_has_one_name_in_the_picture_though_it_was_never_evaluated(tmp_path):
+    rows = [dict(steps=steps, mean_return=1.) for steps in (1, 2)]
+    run_by_hand(tmp_path / "runs", "one", rows, algo="dqn")
+    run_by_hand(tmp_path / "runs", "two", [*rows, dict(steps=2, eval_mean=3.)])
+    curves = RunCurves(rlbench.Runs(tmp_path / "runs"))
+    names = [text.get_text() for text in figure_of_bands(curves.panels).legends[0].texts]
+    assert len(curves.panels) == 2 and len(names) == 2 and "(0 seeds)" not in " ".join(names)
 
 
 # ---- every algorithm

@@ -200,8 +200,9 @@ def numbers_of(value):
     return value if isinstance(value, tuple) else (value,)
 
 # %% ../../nbs/0_core/04_settings.ipynb #f880ab1a
-def too_large(value):
+def too_large(setting, value):
     "What is wrong with a number that 32 bits do not hold, in words: weights and losses would become infinite"
+    if setting.high is not None: return ""      # its own bounds say more
     numbers = [x for x in numbers_of(value) if isinstance(x, (int, float))]
     return f"expected numbers of at most {LARGEST:.3g}" if any(abs(x) > LARGEST for x in numbers) else ""
 
@@ -228,7 +229,7 @@ def check(setting, value):
         fit = [one for kind in kinds for one in fits(kind, value)]
     except ConfigError as problem:
         raise ConfigError(f"{setting.name}: {problem}") from None
-    wrong = flaw(value) if isinstance(value, Schedule) else too_large(value)
+    wrong = flaw(value) if isinstance(value, Schedule) else too_large(setting, value)
     if fit and not wrong and allows(setting, fit[0]): return fit[0]
     came = str(value) if isinstance(value, Schedule) else in_short(value)
     expected = wrong or f"expected {setting.expected} ({setting.doc})"

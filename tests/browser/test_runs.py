@@ -60,7 +60,7 @@ def test_a_checkpoint_is_opened_by_clicks(lab):
     page.locator(".rl-step-update").click()            # and it is a workbench like any other
     page.locator(".rl-status", has_text="one update").wait_for()
     page.locator("button.rl-time").click()
-    page.locator(".rl-card.rl-time svg.rl-flame").wait_for()
+    page.locator(".rl-card.rl-timers svg.rl-flame").wait_for()
     threads = "import threading; print(sum(t.name == 'rlbench player' for t in threading.enumerate()))"
     assert lab.ask(threads) == "1"
     lab.ask("page.close()")

@@ -357,6 +357,7 @@ def test_everything_has_a_name_and_every_setting_a_tooltip(lab):
     assert (page.evaluate(NAMELESS), page.evaluate(UNTOLD), page.evaluate(LIVE)) == ([], [], 1)
     assert page.locator(".rl-image-curve").get_attribute("aria-label") == "Learning curve: no episode has ended yet"
     assert page.locator(".rl-speed [role=slider]").get_attribute("aria-valuetext") == "full speed"
+    assert page.locator(".rl-timebar [role=slider]").get_attribute("aria-label").startswith("events so far")
     page.locator(".rl-step-update").click()
     page.locator(".rl-status", has_text="updates 1").wait_for()
     page.locator(".rl-reset").click()
@@ -472,7 +473,7 @@ def test_the_doctor_is_asked_and_the_advice_tried(lab):
     page = start(lab, BENCH.format(env="CartPole-v1", algo="ppo", more=", lr=.3"))
     lab.ask("import rlbench.lab.page.clinic as clinic; clinic.TRIED = 500; wb.step('step', 1000)")
     page.locator(".rl-examine").click()
-    page.locator(".rl-finding", has_text="strange rate").locator("svg").wait_for()
+    page.locator(".rl-finding", has_text="strange rate").locator(".rl-pane > svg").wait_for()
     assert page.locator(".rl-root style").count() == 0              # it would hold for the pictures of the others
     page.locator(".rl-try-start").first.click()
     page.locator(".rl-doctor", has_text="with it").wait_for()
@@ -488,6 +489,11 @@ def test_a_fork_keeps_up_and_is_taken_in_hand(lab):
     page.locator(".rl-fork.jupyter-button").click()
     runs = page.locator(".rl-forks-panel .rl-fork")
     runs.nth(1).wait_for()
+    lab.ask("for what in ('nan', 'kl > 50', 'ratio > 900', 'episode_return > 900'): wb.break_when(what)")
+    page.locator(".rl-unbreak").nth(3).wait_for()
+    assert page.evaluate("() => { const side = document.querySelector('.rl-side');"
+                         " return side.scrollWidth === side.clientWidth; }")             # all of it can be seen
+    lab.ask("wb.player.stops.drop()")
     for _ in range(3):
         page.locator(".rl-step-iteration").click()
         paused(page)

@@ -39,7 +39,7 @@ function nameHandle(handle) {                                   // of a slider: 
 
 function nameAll(root, model) {
   for (const [name, words] of Object.entries(model.get("tips")))
-    for (const box of root.querySelectorAll(`.${CSS.escape(name)}`)) nameParts(box, words);
+    for (const box of root.querySelectorAll(`:is(.jupyter-widgets, .widget-inline-hbox).${CSS.escape(name)}`)) nameParts(box, words);
   for (const handle of root.querySelectorAll(".noUi-handle")) nameHandle(handle);
 }
 

@@ -10,11 +10,12 @@ import html
 
 
 from ..pictures import widgets
-from ..time.accounts import explain_update, in_order
+from ..time.accounts import account_words, explain_update, in_order
 from ..views.backups import draw_tree, trimmed
 from ..pictures.components import Pane, TransitionTable, button, reveal, styled
-from .fields import caption_html, outcome_html, panel
+from .fields import caption_html, card_title, outcome_html, panel
 from ..pictures.scene import Sheet
+from ..time.timeline import shared_events
 
 # %% ../../../nbs/8_lab/5_page/23_account_panel.ipynb #90a6498f
 def fill_table(table, account):
@@ -30,44 +31,36 @@ def tree_sheet(node):
     draw_tree(sheet, trimmed(node))
     return sheet
 
-# %% ../../../nbs/8_lab/5_page/23_account_panel.ipynb #addc4574
-class ExplainPanel:
-    "A button that asks what the last update was made of, and a panel for the answer"
+# %% ../../../nbs/8_lab/5_page/23_account_panel.ipynb #72c51e7f
+LAST = "The last update"
 
-    def __init__(self, player, shown): # shown(): the behaviour that is looked at
-        self.player = player
-        self.shown = shown
-        self.account = None
-        tip = "take the last update once more beside the run, and see where each of its rows went"
-        self.look = button("explain the last update", "explain", tip, self.explain, icon="search")
+def words_of(account, made): # updates by now
+    "What an account is called when so many updates were made, and what is said of it"
+    words = account_words(account)
+    if account.number == made: return LAST, words
+    return f"Update {account.number:,}", f"{words}. {made:,} were made by now: explain the last one again."
+
+# %% ../../../nbs/8_lab/5_page/23_account_panel.ipynb #c98fe821
+class AccountRoom:
+    "Places for an account: its rows, and the one that is opened"
+
+    def __init__(self):
         self.said = widgets.HTML("")
         table = TransitionTable(orders=dict(drawn="as drawn"), order="drawn", label="rows of the update")
         self.table = styled(table, "rl-account-table")
         self.line = styled(widgets.HTML(""), "rl-text")
-        self.picture = reveal(Pane(), False)
+        self.picture = Pane()
         self.table.on_ask(self.fill)
         self.table.on_open(self.open)
-        inside = self.said, self.table, self.line, self.picture
-        self.widget = panel("The last update, row by row", "rl-account", *inside)
-        reveal(self.widget, False)               # until somebody asks
 
-    def explain(self):
-        "Explain the last update, and show it -> a future of the Account"
-        self.said.value = caption_html("looking …")
-        reveal(self.widget)
-        who = self.shown()
-        asked = self.player.look(lambda trainer: explain_update(self.player.timeline, who=who))
-        asked.add_done_callback(self.tell)
-        return asked
-
-    def tell(self, asked):
-        "Show the account, or why there is none"
-        self.account = None if asked.exception() else asked.result()
-        self.said.value = outcome_html(asked, repr(self.account))
+    def show(self, account): # None: nothing is explained any more
+        "Another account, of which no row is opened"
+        self.account = account
+        self.heading, self.words = LAST, ""
         self.table.close_row()
+        self.table.start = 0
         self.line.value = ""
         reveal(self.picture, False)
-        self.table.start = 0
         self.fill()
 
     def fill(self):
@@ -80,3 +73,51 @@ class ExplainPanel:
         self.line.value = html.escape(self.account.line(row))
         self.picture.show(tree_sheet(self.account.diagram(row)).svg)
         reveal(self.picture)
+
+# %% ../../../nbs/8_lab/5_page/23_account_panel.ipynb #addc4574
+class ExplainPanel(AccountRoom):
+    "A button that asks what the last update was made of, and a panel for the answer"
+
+    def __init__(self, player, shown): # shown(): the behaviour that is looked at
+        super().__init__()
+        self.player = player
+        self.shown = shown
+        self.path = []      # of the run when it was asked,
+        self.at = 0         # and how many events that were
+        tip = "take the last update once more beside the run, and see where each of its rows went"
+        self.look = button("explain the last update", "explain", tip, self.explain, icon="search")
+        away = button("close", "account-close", "put the answer away", self.close)
+        self.widget = panel(LAST, "rl-account", self.said, self.table, self.line, self.picture, away)
+        self.close()                             # until somebody asks
+
+    def explain(self):
+        "Explain the last update, and show it -> a future of the Account"
+        self.said.value = caption_html("looking …")
+        reveal(self.widget)
+        who = self.shown()
+        asked = self.player.look(lambda trainer: explain_update(self.player.timeline, who=who))
+        asked.add_done_callback(self.tell)
+        return asked
+
+    def tell(self, asked):
+        "Show the account, or why there is none"
+        self.show(None if asked.exception() else asked.result())
+        if self.account is None: self.said.value = outcome_html(asked, "")
+        self.path = self.player.timeline.path
+        self.at = self.player.timeline.at
+        self.follow(self.player)
+
+    def close(self):
+        "Put it away"
+        self.show(None)
+        reveal(self.widget, False)
+
+    def follow(self, owner):
+        "Say whether it is still the last one; put it away where the run has gone back, or is another"
+        if self.account is None: return
+        if shared_events(self.path, owner.timeline.path) < self.at:
+            return self.close()
+        made = owner.trainer.learners[self.account.who].updates
+        self.heading, self.words = words_of(self.account, made)
+        self.widget.children[0].value = card_title(f"{self.heading}, row by row")
+        self.said.value = caption_html(self.words)

@@ -11,6 +11,7 @@ from functools import partial
 from ..pictures import widgets
 from ..pictures.components import button, reveal, styled
 from ..views.evaluations import judged
+from .controls import captioned
 from .fields import caption_html, outcome_html, panel
 from ..time.owner import asked_of
 from ...training.meanings import Meaning
@@ -95,7 +96,7 @@ class JudgePanel:
         self.shown = shown
         tip = "let the policy play elsewhere, greedily and as in training"
         self.said = styled(widgets.HTML(""), "rl-judged")
-        self.widget = widgets.HBox([button("how good is it?", "judge", tip, self.ask, icon="trophy"), self.said])
+        self.widget = captioned("", button("how good is it?", "judge", tip, self.ask, icon="trophy"), self.said)
 
     def ask(self):
         "Play, and say how it went -> a future of two Evaluations"

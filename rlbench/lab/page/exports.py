@@ -148,8 +148,8 @@ def opened_in(view):
 # %% ../../../nbs/8_lab/5_page/25_exports.ipynb #92f83324
 def account_part(explained): # an ExplainPanel
     "The last update row by row, if somebody has asked, and the row that is opened"
-    title = "The last update"
-    table = shown_tables(title, explained.widget, repr(explained.account))
+    title = explained.heading
+    table = shown_tables(title, explained.widget, explained.words)
     return table + opened_part(title, explained.table.selected, explained.line, explained.picture)
 
 # %% ../../../nbs/8_lab/5_page/25_exports.ipynb #268a5bf6

@@ -237,7 +237,7 @@ class TimePanel:
         self.look = button("where does the time go?", "time", "the run's timers as a picture", self.ask, icon="clock-o")
         self.said = styled(widgets.HTML(""), "rl-flame-said")
         self.away = button("close", "time-close", "take the picture away", self.close)
-        self.widget = panel("Where the time goes", "rl-time", self.said, self.away)
+        self.widget = panel("Where the time goes", "rl-timers", self.said, self.away)
         reveal(self.widget, False)
 
     def ask(self):

@@ -19,7 +19,7 @@ from ..pictures.colours import run_tone
 from ..time.compare import choices_differ, settings_apart, values_apart, weights_apart
 from ..pictures.components import StateGrid, button, close_widgets, reveal, styled
 from .controls import captioned
-from ..pictures.drawing import DIVERGING, colour, draw_horizontal_bars, short
+from ..pictures.drawing import BAR, DIVERGING, colour, draw_horizontal_bars, short
 from .fields import panel
 from ..pictures.figures import Picture, cover
 from ..time.forks import told_run
@@ -125,9 +125,16 @@ class GapPicture(SurfacePicture):
     word = "difference"
 
     def colour(self, val): # (up, across)
+        self.apart = bool(np.any(val))
         far = max(float(np.abs(val).max()), 1e-9)
         self.range = -far, far
         self.fill(self.ax, colour(val, -far, far, self.table))
+
+    def bar(self, sheet):
+        "What the colours mean, where there is anything to tell apart"
+        if self.apart: return super().bar(sheet)
+        _, top, right, _ = self.ax.box
+        sheet.text(right + BAR - 4, top - 3, "no difference", "rb", 10)
 
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #63595ff6
 class SurfaceGap(ValueSurface):
@@ -143,6 +150,9 @@ class SurfaceGap(ValueSurface):
 
     def thought(self, trainer, rows):
         return values_apart(*compared(self.forks, trainer, self.who), rows)
+
+    def told(self, val):
+        return super().told(val) if self.picture.apart else "no difference"
 
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #87836267
 def farthest_of(apart, most):

@@ -156,8 +156,9 @@ class RecordRoom:
         self.demos = {}         # of {behaviour: Demonstration}
         self.picture = styled(Pane(label="the demonstration's environment"), "rl-demo")
         self.said = widgets.HTML("")
-        self.path = widgets.Text(value="by_hand.rlb", tooltip="a file name; or folder/name-v0 for Minari",
-                                 layout=dict(width="200px"))
+        tip = "a file name; or folder/name-v0 for Minari"
+        path = widgets.Text(value="by_hand.rlb", tooltip=tip, layout=dict(width="200px"))
+        self.path = styled(path, "rl-demo-path")
         undo, *others = [button(words, name, tip, partial(ask, partial(self.ordered, name)))
                          for name, words, tip in RECORD_TIPS]
         row = styled(widgets.HBox([undo, self.path, *others]), "rl-group")

@@ -20,7 +20,7 @@ from ...core.words import unknown
 # %% ../../../nbs/8_lab/5_page/11_looks.ipynb #67a7aa47
 CONTROLS = dict(
     title="name of the run",
-    looks="menu of looks",
+    looks="menu of looks; who opens the side has it again",
     play="play and pause",
     reset="start again",
     steps="buttons that go on by a unit",

@@ -337,6 +337,12 @@ class Counter(Orders):
         self.hear()
         self.order(self.player.ask, lambda: self.deal(self.player.trainer))
 
+# %% ../../../nbs/8_lab/5_page/27_page.ipynb #0b03b7a7
+def with_way_back(layout, before):
+    "The same layout; where somebody opens the side, with the menu of looks: else there is no way to another"
+    if layout["side"] != "open" or before["side"] == "open": return layout
+    return layout | dict(hidden=[name for name in layout["hidden"] if name != "looks"])
+
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #f7c98561
 class Arranged(Counter):
     "Which cards and controls there are, as a layout says"
@@ -367,7 +373,9 @@ class Arranged(Counter):
 
     def put_by_hand(self, layout, look): # None: as the look has it
         "The same, asked for on the page: its browser remembers"
-        self.put(look_called(look, self.known()) if layout is None else left_of(layout, self.known()), look)
+        before = self.arrangement.layout
+        new = look_called(look, self.known()) if layout is None else left_of(layout, self.known())
+        self.put(new if layout is None else with_way_back(new, before), look)
         at_first = look_called(self.arrangement.begun, self.known())
         self.arrangement.remember(at_first)
 
@@ -421,7 +429,7 @@ class Furniture(Arranged):
 
     def publish(self, owner, moving):
         "The words, after the pictures"
-        for part in (self.controls, self.timebar, self.stops, self.forks, self.hand, self.world):
+        for part in (self.controls, self.timebar, self.stops, self.forks, self.account, self.hand, self.world):
             part.follow(owner)
         if owner.driver == "clock": self.clock.follow(owner)
         for one in self.settings: one.follow()

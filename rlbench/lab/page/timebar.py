@@ -103,9 +103,9 @@ class TimeBar:
                        icon="step-forward")
         self.menu = widgets.Dropdown(options=[("1", 0)], tooltip="branches of the run", layout=dict(width="190px"))
         self.menu.observe(self.chosen, "value")
-        self.branches = captioned("branch", self.menu)
+        self.branches = captioned("branch", styled(self.menu, "rl-branch"))
         reveal(self.branches, False)
-        way = styled(widgets.VBox([self.slider, self.marks]), "rl-time")
+        way = styled(widgets.VBox([styled(self.slider, "rl-event"), self.marks]), "rl-way")
         self.widget = styled(widgets.HBox([styled(captioned("event", way), "rl-events"),
                                            captioned("", back, styled(self.unit, "rl-time-unit"), ahead),
                                            self.branches]), "rl-bar", "rl-timebar")
@@ -154,7 +154,7 @@ class StopsBar:
         self.text.options = ["nan", *sorted(names_for(player.trainer))]
         add = button("break when", "break", tip, self.add, icon="hand-paper-o")
         self.said = styled(widgets.HTML(""), "rl-break-said")
-        self.list = styled(widgets.HBox(), "rl-breaks")
+        self.list = styled(widgets.HBox(), "rl-breaks", "rl-row")
         self.deeds = styled(widgets.HTML(""), "rl-deeds")
         parts = captioned("stop when", styled(self.text, "rl-break-text"), add), captioned("", self.list), self.said
         self.widget = styled(widgets.HBox(parts), "rl-bar", "rl-stops")

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['read_asset', 'styled', 'mark', 'reveal', 'is_revealed', 'button', 'close_widgets', 'Pane', 'send_together', 'Keys',
-           'tips_of', 'as_page', 'press', 'press_hand', 'drag_agent', 'click_number', 'number_button', 'StateGrid',
-           'TransitionTable']
+           'classes_of', 'tips_of', 'as_page', 'press', 'press_hand', 'drag_agent', 'click_number', 'number_button',
+           'StateGrid', 'TransitionTable']
 
 # %% ../../../nbs/8_lab/1_pictures/15_components.ipynb #e9f2a51f
 import html
@@ -126,13 +126,19 @@ class Keys(widgets.Sharing, anywidget.AnyWidget):
         self.on_msg(hear)
 
 # %% ../../../nbs/8_lab/1_pictures/15_components.ipynb #4fe7835b
-def tips_of(widget):
-    "{class: tooltip} of a widget and all below it"
-    tip = getattr(widget, "tooltip", None)
-    found = {name: tip for name in widget._dom_classes if tip and name.startswith("rl-")}
+def classes_of(widget):
+    "(class, tooltip or None) for each of our classes of a widget and of all below it"
+    tip = getattr(widget, "tooltip", None) or None
+    yield from ((name, tip) for name in widget._dom_classes if name.startswith("rl-"))
     for child in getattr(widget, "children", ()):
-        found |= tips_of(child)
-    return found
+        yield from classes_of(child)
+
+def tips_of(widget):
+    "{class: tooltip} of a widget and all below it; a class that others have as well, with another tip, names nobody"
+    found = {}
+    for name, tip in classes_of(widget):
+        found.setdefault(name, set()).add(tip)
+    return {name: tip for name, (tip, *others) in found.items() if tip and not others}
 
 # %% ../../../nbs/8_lab/1_pictures/15_components.ipynb #a35fab81
 def as_page(widget, **state):

@@ -41,7 +41,7 @@ def colour(values, low, high, table=VIRIDIS):
     return rgb.astype(np.uint8)
 
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #06a8f2e8
-BAR = 54        # pixels that a colour bar takes, its numbers included
+BAR = 62        # pixels that a colour bar takes, its numbers included
 
 def draw_colour_bar(sheet,
                     box,        # (left, top, right, bottom) of what it stands beside, pixels
@@ -79,7 +79,8 @@ def on_scale(x, low, high):
     "A number of a scale: as above, with as many decimals as a narrow scale needs"
     if not 0 < high - low < .02: return short(x)
     decimals = 1 - math.floor(math.log10(high - low))
-    return f"{x:.{decimals}f}" if decimals <= 5 else f"{x:.1e}"
+    if x == 0 or decimals <= 4: return f"{x:.{min(decimals, 4)}f}"
+    return f"{x:.1e}".replace("e-0", "e-")                # there is little room beside a bar
 
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #1fa253cb
 def encode_image(image,   # PIL image, or array (H, W, 3) uint8

@@ -109,6 +109,7 @@ def draw_run_bands(ax, bands, faint):
     for band in others: draw_singles(ax, band, faint)
     lines = []
     for at, band in enumerate(named):
+        if not band.singles: continue       # it has one beside, perhaps
         tone = SERIES[at]
         if len(band.singles) > 1: draw_singles(ax, band, tone)
         lines += draw_band(ax, band, tone, STROKES[at % len(STROKES)])

@@ -101,11 +101,17 @@ class RunsActions(RunsFurniture):
         self.choice = RunChoice(runs)
         self.driver = driver
         self.opened = None          # the workbench beneath
+        self.mistyped = ""          # what is wrong with the filter that is typed
         self.card = RunCard(self.open)
+
+    def calm(self):
+        "Nothing is wrong, but perhaps with what is typed"
+        if self.mistyped: self.complaint.say(self.mistyped)
+        else: self.complaint.clear()
 
     def said(self, act, *args, **named):
         "Do something, and say in words why it cannot be done -> what it gave, or None"
-        self.complaint.clear()
+        self.calm()
         try:
             return act(*args, **named)
         except (*UNREADABLE, ValueError) as problem:
@@ -159,7 +165,11 @@ class RunsControls(RunsDrawing):
 
     def filter(self, text):
         "Show only the runs for which an expression holds"
-        self.said(self.choice.change, text=text)
+        self.mistyped = ""
+        try: self.choice.change(text=text)
+        except (*UNREADABLE, ValueError) as problem:
+            self.mistyped = str(problem)
+        self.calm()
         self.draw()
 
     def sort(self):
@@ -178,7 +188,19 @@ class RunsControls(RunsDrawing):
 
     def refresh(self):
         "Read the folder again, and show what has changed"
-        if not self.said(self.choice.renew): return
+        self.show_news(self.said(self.choice.renew))
+
+    def look(self):
+        "The same, unasked, every few seconds: what was said of something else stays"
+        if self.complaint.passing: self.calm()
+        try: news = self.choice.renew()
+        except (*UNREADABLE, ValueError) as problem:
+            return self.complaint.say(str(problem), passing=True)
+        self.show_news(news)
+
+    def show_news(self, changed):
+        "Everything anew, if the folder has changed"
+        if not changed: return
         self.draw()
         if self.card.line: self.card.offer()
 
@@ -196,7 +218,7 @@ def wire(page):
     page.rows.observe(lambda change: page.fill(), "start")
     page.rows.on_tick(page.ticked)
     page.rows.on_open(page.show_run)
-    page.pulse.on_beat(page.refresh)
+    page.pulse.on_beat(page.look)
     page.follow.observe(lambda change: page.pulse.set_trait("on", change["new"]), "value")
     for part, name in ((page.what, "value"), (page.over, "value"), (page.pulse, "dark")):
         part.observe(lambda change: page.draw(), name)

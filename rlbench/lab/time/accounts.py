@@ -326,7 +326,7 @@ class Account:
         return tree_of_row(self, i)
 
     def __repr__(self):
-        return account_text(self)
+        return f"Account({account_words(self)})"
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #0765ad7b
 def numbers_of_row(account, i):
@@ -376,12 +376,12 @@ def moved_text(account):
     known = {"target", "logp"} & account.rows.keys()
     return "its losses do not name all that tells what its rows pushed for" if known else NO_ROWS
 
-def account_text(account):
-    "An account in one line"
+def account_words(account):
+    "An account in words"
     rows = len(account.rows.row)
     told = [f"{rows:,} row{'s' * (rows != 1)}", moved_text(account)]
     told += [f"{layer} moved by {figure(change)}" for layer, change in list(account.layers.items())[:1]]
-    return f"Account(update {account.number:,} of {account.who} by {account.algo.name}: {'; '.join(told)})"
+    return f"update {account.number:,} of {account.who} by {account.algo.name}: {'; '.join(told)}"
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #7713667a
 def acts_told(trainer, who, last, rows): # (n,) numbers, in all axes of the minibatch

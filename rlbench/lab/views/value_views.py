@@ -343,17 +343,17 @@ class OtherDimensions:
         tip = "on: dimensions that are not shown stay where the run is; off: where their sliders are"
         follow = widgets.Checkbox(value=True, indent=False, description="others as they are now", tooltip=tip)
         self.follow = styled(follow, "rl-follow")
-        self.sliders = [self.slider(name) for name in names] if len(names) <= self.most else []
+        self.sliders = [self.slider(*one) for one in enumerate(names)] if len(names) <= self.most else []
         for one in (self.follow, *self.sliders):
             one.observe(self.turned, "value")
         self.widget = styled(widgets.HBox([self.follow, *self.sliders]), "rl-row", "rl-others")
 
-    def slider(self, name):
+    def slider(self, place, name):
         tip = f"{name} in the whole picture"
         one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", tooltip=tip,
                                   layout=dict(width="auto"), style=dict(description_width="initial"),
                                   continuous_update=False)   # else the page sends back what it has rounded
-        return styled(one, "rl-other")
+        return styled(one, "rl-other", f"rl-other-{place}")
 
     def offer(self, axes):
         "These two are shown: sliders for the others, unless those follow the run"
