@@ -229,7 +229,7 @@ def test_numbers_and_lists_of_any_size_leave_the_other_runs_readable(tmp_path, o
         assert "lr: more than 20 lists" in runs.reader.left_out["odd"] and "cannot be read: odd" in repr(runs)
     assert len(runs) + len(runs.reader.left_out) == 2
     assert repr(runs) and runs._repr_html_() and runs.curves().png() and runs.group()
-    for flags in ((), ("--sort", "lr"), ("--where", "lr < 1 and algo == 'ppo'"), ("--sort", "seed"), ("--sort", "steps")):
+    for flags in ((), ("--where", "lr < 1 and algo == 'ppo'"), *(("--sort", name) for name in ("lr", "seed", "steps"))):
         assert main(["runs", str(tmp_path), *flags]) == 0
     assert "good" in capsys.readouterr().out
 
@@ -244,7 +244,8 @@ def test_what_cannot_be_reckoned_is_said_in_one_line(tmp_path, text, capsys):
 
 
 def test_a_run_began_when_it_began(tmp_path):
-    for name in "ab": train("CartPole-v1", "ppo", run_id=name, folder=tmp_path, progress=False, **QUICK)
+    for name in "ab":
+        train("CartPole-v1", "ppo", run_id=name, folder=tmp_path, progress=False, **QUICK)
     before = [line["started"] for line in rlbench.Runs(tmp_path).lines]
     train("CartPole-v1", "ppo", run_id="a", folder=tmp_path, progress=False, resume=True, **QUICK | dict(steps=400))
     runs = rlbench.Runs(tmp_path)

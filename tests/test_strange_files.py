@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -15,6 +16,7 @@ from rlbench.buffers.ring import Ring
 from rlbench.core.state import FileProblem, read_tree, same, write_tree
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
+from rlbench.envs.walks import Walk
 from rlbench.launch.cli import main
 from rlbench.training import train as module
 from rlbench.training.checkpoints import RunProblem, checkpoints_of
@@ -246,6 +248,39 @@ def test_no_setting_of_an_environment_names_code(here, monkeypatch):
 def test_no_setting_fills_the_memory(env, settings):
     with pytest.raises(EnvProblem, match="expected"):
         Trainer(f"rlbench/{env}-v0", "qlearning", env_settings=settings)
+
+
+@pytest.mark.parametrize("settings", [dict(copies=9999, settings=dict(states=9999)), dict(copies=10_000)])
+def test_many_copies_of_a_large_world_are_too_many(settings):
+    with pytest.raises(EnvProblem, match="expected at most 250,000"):
+        Trainer("rlbench/Copies-v0" if len(settings) > 1 else "rlbench/DynaMaze-v0", "qlearning", env_settings=settings)
+
+
+def test_a_long_corridor_takes_no_more_than_its_states():
+    tracemalloc.start()
+    Walk(states=20_001)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50e6
+
+
+@pytest.mark.parametrize("env, algo, asked, told", [
+    ("rlbench/Walk-v0", "td", dict(states=20_001), "20,003 states or actions, and the file holds "),
+    ("rlbench/RepeatAfterMe-v0", "dqn", dict(symbols=10**8), "100,000,000 states or actions, and the file holds "),
+    ("CartPole-v1", "dqn", dict(frame_stack=10**8), "frame_stack = 100,000,000, and the file holds observations of 4 "),
+])
+def test_no_environment_is_larger_than_its_file(here, env, algo, asked, told):
+    _, tree = saved("run.rlb", algo, env)
+    write_tree("run.rlb", tree | dict(env_settings=asked), "checkpoint")
+    with pytest.raises(FileProblem, match=told):
+        load("run.rlb")
+
+
+def test_what_was_made_with_settings_is_loaded_with_them(here):
+    for env, algo, asked in (("CartPole-v1", "dqn", dict(frame_stack=3)), ("rlbench/Walk-v0", "td", dict(states=2999)),
+                             ("rlbench/RepeatAfterMe-v0", "dqn", dict(symbols=5))):
+        saved("run.rlb", algo, env, env_settings=asked)
+        load("run.rlb").close()
 
 
 def test_terminals_with_few_letters(here, monkeypatch):

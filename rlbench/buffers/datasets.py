@@ -286,12 +286,12 @@ def unnested(values, shape):
     return values
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #609068c8
-PLAIN = dict(b={bool, int}, i={int, float}, u={int, float}, f={int, float})     # what stands for each kind in JSON
+IN_JSON = dict(b={bool, int}, i={int, float}, u={int, float}, f={int, float})     # what stands for each kind in JSON
 
 def as_numbers(values, kind):
     "Plain values as an array of a kind; ValueError or OverflowError where one would not stay what it is"
     family = np.dtype(kind).kind
-    if not set(map(type, values)) <= PLAIN[family]:
+    if not set(map(type, values)) <= IN_JSON[family]:
         raise ValueError("of another kind")
     with np.errstate(over="ignore", invalid="ignore"):
         column = np.array(values, kind)

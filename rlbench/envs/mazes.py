@@ -47,6 +47,8 @@ def stacked(rows,    # text, or a list of lines
         raise ValueError(f"copies = {copies}: expected a number from 1 to 10,000")
     rows = read_map(rows, ())
     wall = "#" * len(rows[0])
+    if copies * len(wall) * (len(rows) + 1) > 250_000:
+        raise ValueError(f"copies = {copies} of {len(rows)} x {len(wall)} cells: expected at most 250,000 in all")
     return [*rows, *[wall, *rows] * (copies - 1)]
 
 # %% ../../nbs/1_envs/116_mazes.ipynb #37dfea57

@@ -47,7 +47,9 @@ class Walk(Tabular):
                              f"expected an odd number from 1 on, such as {max(states + 1, 1)}")
 
         table = walk_table(states, float(left), float(right))
-        super().__init__(table, np.eye(states + 2)[(states + 1) // 2])
+        start = np.zeros(states + 2)
+        start[(states + 1) // 2] = 1
+        super().__init__(table, start)
 
 # %% ../../nbs/1_envs/114_walks.ipynb #a67da600
 class NoisyTabular(Tabular):
@@ -120,7 +122,10 @@ def tabular_world(world,    # gymnasium id
     if ":" in world:                                      # gymnasium would import the module before it
         raise ValueError(f"Copies: world {world!r} names code to run; expected the id of a world that is there")
     made = gym.make(world, **settings)
-    if not 1 <= copies <= 10_000 or not isinstance(made.unwrapped, Tabular):
+    states = len(made.unwrapped.P) if isinstance(made.unwrapped, Tabular) else 0
+    if copies * states > 250_000:
+        raise ValueError(f"Copies: {copies} of {states} states; expected at most 250,000 in all")
+    if not 1 <= copies <= 10_000 or not states:
         raise ValueError(f"Copies: {copies} of {world}; expected at least one and at most 10,000, "
                          "of a world that is a Tabular such as rlbench/Walk-v0")
     return made

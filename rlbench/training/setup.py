@@ -401,6 +401,32 @@ def check_scale(config, state, counted): # whether settings say how many environ
     if counted and envs_for(config) > rows:
         raise FileProblem(f"num_envs = {envs_for(config):,}, and the file holds the observations of {rows:,}")
 
+# %% ../../nbs/6_training/63_setup.ipynb #17ce39d1
+SMALL_WORLD = 2_000     # states or actions, for which nobody needs to ask
+
+def check_frames(frames, seen):
+    "FileProblem where more frames are asked for than an observation in a file has numbers"
+    held = max(x.size // len(x) for _, x in columns(seen))
+    if frames > held:
+        raise FileProblem(f"frame_stack = {frames:,}, and the file holds observations of {held:,} numbers")
+
+def check_world(source, tree):
+    "FileProblem where an environment's settings ask for a larger one than a file holds anything of"
+    settings = tree["env_settings"] or {}
+    state = tree["state"]
+    if "frame_stack" in settings:
+        check_frames(settings["frame_stack"], state["obs"])
+    if not settings or not source.id.startswith("rlbench/"): return
+    weights = {who: saved["nets"] for who, saved in state["actors"].items()}
+    weights |= {who: saved["actor"]["nets"] for who, saved in state["learners"].items()}
+    with contextlib.closing(source.vector(1, False)) as env:
+        for who, saved in weights.items():
+            spec = env.behaviours[who]
+            most = max(getattr(spec.observation_space, "n", 0), getattr(spec.action_space, "n", 0))
+            held = sum(weight.numel() for weight in saved.values())
+            if most > max(held, SMALL_WORLD):
+                raise FileProblem(f"env_settings: {most:,} states or actions, and the file holds {held:,} weights")
+
 # %% ../../nbs/6_training/63_setup.ipynb #808fa20c
 def rows_of(saved, weights):
     "For how many environments the networks of a saved player are made; FileProblem where that is no number"

@@ -26,7 +26,7 @@ from .doctor.diagnosis import diagnose
 from .meanings import explained
 from .interrupts import StopOnInterrupt, Undivided
 from .rule import UNITS
-from .setup import (as_told, cast_for, change, check_complete, check_scale, checked_config,
+from .setup import (as_told, cast_for, change, check_complete, check_scale, check_world, checked_config,
                                     checked_source, config_for, envs_for, go_on_by, memories_for,
                                     new_actors_and_learners, put_back_or_stay, saved_cast, saved_memories, source_for,
                                     state_of, told_whole)
@@ -362,6 +362,7 @@ def from_tree(path, tree, env, actors, device, fresh_episodes):
     "The trainer that stands in a file"
     source = checked_source(path, env, tree["env"])
     found = find(source, tree["env_settings"])
+    check_world(found, tree)
     cast = saved_cast(path, tree["players"], found, actors, tree["state"])
     config = config_for(cast)
     config.restore(tree["state"]["config"])

@@ -120,11 +120,11 @@ class RunLine:
         return f"RunLine({', '.join(f'{name} {value}' for name, value in told.items())})"
 
 # %% ../../../nbs/8_lab/6_runs/10_run_files.ipynb #f21aa654
-LARGEST = 1e100         # that is drawn and reckoned with; a damaged file may hold one of any length
+LARGEST_TOLD = 1e100    # that is drawn and reckoned with; a damaged file may hold one of any length
 
 def finite_number(x):
     "A number that is finite and can be reckoned with, or None"
-    return x if type(x) in (int, float) and -LARGEST <= x <= LARGEST else None
+    return x if type(x) in (int, float) and -LARGEST_TOLD <= x <= LARGEST_TOLD else None
 
 # %% ../../../nbs/8_lab/6_runs/10_run_files.ipynb #2f1ee7a8
 NUMBERS_TOLD = {"return": "mean_return", "greedy": "eval_mean", "best": "best"}
@@ -141,9 +141,9 @@ def facts_of(path, status, who, alone, held):
     return found | dict(state=run_state(status, held))
 
 # %% ../../../nbs/8_lab/6_runs/10_run_files.ipynb #dde8255f
-DEEPEST = 20            # lists and tables in one another; ours have two
+MOST_NESTED = 20        # lists and tables in one another; ours have two
 
-def is_deep(value, deepest=DEEPEST):
+def is_deep(value, deepest=MOST_NESTED):
     "Whether lists or tables stand in one another, more than anybody has settings for"
     if not isinstance(value, (dict, list)): return False
     parts = value.values() if isinstance(value, dict) else value
@@ -168,7 +168,7 @@ def read_run(path):
         raise RunProblem(f"config.json is none of ours ({type(problem).__name__}: {problem})") from None
     deep = [name for settings, _ in made.values() for name, value in settings.items() if is_deep(value)]
     if deep:
-        raise RunProblem(f"config.json: {deep[0]}: more than {DEEPEST} lists or tables in one another")
+        raise RunProblem(f"config.json: {deep[0]}: more than {MOST_NESTED} lists or tables in one another")
     env = config.get("env")
     started = began(path, config)
     lines = []
