@@ -262,13 +262,16 @@ def check_alike(trainer, tree):
         raise FileProblem(f"obs: {there}, expected {expected}")
 
 # %% ../../nbs/6_training/63_setup.ipynb #1ed62d26
+WAYS_TO_LEARN = ("traced", "compiled")      # settings of a trainer that give other last bits
+
 def check_shaping(config, told):
-    "FileProblem where settings that shape a run from its start are others in the tree of a config; the seed may be"
+    "FileProblem where settings that shape who learns from the start are others in the tree of a config"
     there = config.copy()
     there.restore(told)
     for (section, name), setting in config.known.items():
+        if setting.live or section == "trainer" and name not in WAYS_TO_LEARN: continue
         here, saved = (getattr(one.values[section], name) for one in (config, there))
-        if not setting.live and name != "seed" and here != saved:
+        if here != saved:
             raise FileProblem(f"{section}.{name} = {saved!r}, and this one began with {here!r}")
 
 # %% ../../nbs/6_training/63_setup.ipynb #72662dbc
