@@ -557,7 +557,12 @@ SLIGHT = {
     "a speed five steps late": (queued("Pendulum-v1", seen=5, dims=[2]), "ppo", lagging_sensor, "dimension 2"),
     "a key that is not seen": (lambda: Corner(False), "qlearning", aliased_state, "another place"),
 }
+def stacked():
+    return gym.wrappers.FlattenObservation(gym.wrappers.FrameStackObservation(gym.make("CartPole-v1"), 4))
+
+
 RIGHT = {
+    "the last four of all": (stacked, "ppo", lagging_sensor),
     "a goal that shows when it is near": (NearGoal, "td3", clipped_reward),
     "paid at once": ("Pendulum-v1", "ppo", reward_of_before),
     "a ball thrown in later": (LateBall, "ppo", lagging_sensor),

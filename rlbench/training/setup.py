@@ -269,7 +269,8 @@ def check_shaping(config, told):
     there = config.copy()
     there.restore(told)
     for (section, name), setting in config.known.items():
-        if setting.live or section == "trainer" and name not in WAYS_TO_LEARN: continue
+        counts = section != "trainer" or name in WAYS_TO_LEARN
+        if setting.live or not counts: continue
         here, saved = (getattr(one.values[section], name) for one in (config, there))
         if here != saved:
             raise FileProblem(f"{section}.{name} = {saved!r}, and this one began with {here!r}")

@@ -135,7 +135,19 @@ def open_before(rows, name, dim, lag):
     way = (then - obs)[:, [dim]].astype(float)
     return float(foretold(known[first], way[first + lag])[0])
 
-# %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #d1facd5f
+# %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #5b82e7df
+def is_memory(rows, name, dim, lag):
+    "Whether a number goes with another one of so many steps before, as in a stack of observations"
+    first = within_episodes(rows, lag)
+    obs = named_part(rows.obs, name).astype(float)
+    late = obs[first + lag, dim]
+    others = np.delete(obs, dim, axis=1)[first]
+    late = late - late.mean()
+    others = others - others.mean(0)
+    size = np.sqrt((late**2).sum() * (others**2).sum(0))
+    return bool((np.abs(late @ others) > .99 * size + 1e-12).any())
+
+# %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #7ef2e508
 def late_dims(evidence, name):
     "{number of a part of what is seen: steps that it is late}"
     both = [(ages(rows), named_part(rows.obs, name) != named_part(rows.next_obs, name)) for rows in all_steps(evidence)]
@@ -147,7 +159,8 @@ def late_dims(evidence, name):
         if (begins != 0).all() or len(within_episodes(evidence.chance, lag)) < 200:
             continue
         now, before = (open_before(evidence.chance, name, dim, steps) for steps in (0, lag))
-        if before < min(.7, .5 * now): late[dim] = lag
+        memory = is_memory(evidence.chance, name, dim, lag)
+        if before < min(.7, .5 * now) and not memory: late[dim] = lag
     return late
 
 # %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #aaeefc85

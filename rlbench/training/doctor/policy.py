@@ -35,8 +35,8 @@ def probs_of(algo, nets, obs):
     "(n, A) probabilities as an algorithm tells them, or as its policy has them; None where there are none"
     told = algo.probs(nets, obs)
     policy = policy_in(nets)
-    if told is not None or policy is None or not algo.on_policy: return told
-    return policy(obs).probs
+    asked = told is None and policy is not None and algo.on_policy and not algo.recurrent
+    return policy(obs).probs if asked else told
 
 @torch.no_grad()
 def action_shares(evidence, obs):
