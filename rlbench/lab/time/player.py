@@ -146,6 +146,7 @@ def check_seconds(verb, seconds):
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #2193eeff
 class Driven(Owner):
     "An owner that gets its turns from a driver"
+    worker = None       # the thread that works for it; none, too, where it was never made whole
     def __init__(self, trainer, driver="thread", screen=None):
         super().__init__(trainer, screen)
         self.driving = make_driver(driver)
