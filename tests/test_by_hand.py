@@ -74,7 +74,7 @@ def test_who_may_learn_from_a_hand_has_it_marked_and_the_others_say_why_not(case
         assert same(trainer.snapshot(), before)
         return
     event = trainer.act(act)
-    assert np.array_equal(np.asarray(event.data.act[0]), np.asarray(act))
+    assert np.array_equal(np.asarray(event.rows["agent"].act[0]), np.asarray(act))
     if learner.settings.offline: return
     rows = learner.memory.newest(1).ravel()
     assert acted_by_hand(learner, rows).tolist() == [True] + [False] * (len(rows) - 1)

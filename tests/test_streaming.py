@@ -1,5 +1,6 @@
 "Streaming algorithms beside the same written out plainly: lists of traces, one backward pass for each row"
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from rlbench.algos.streaming import bounded_step
 from rlbench.core.state import same
 from rlbench.training.evaluate import evaluate
+from rlbench.training.rule import MARKS
 from rlbench.training.trainer import Trainer
 from tests.cases import differs
 
@@ -100,13 +102,68 @@ def by_row(trainer, rounds):
     first = [True] * trainer.env.num_envs
     for _ in range(rounds):
         event = trainer.until("step")
-        rows = event.data
+        rows = event.rows["agent"]
         made = np.flatnonzero(event.steps["agent"].valid)     # none where an environment begins anew
         yield [(env, rows[env], first[env]) for env in made]
         for env in made:
             first[env] = bool(rows.term[env] | rows.trunc[env])
         while trainer.owed:
             trainer.advance()
+
+
+STREAMS = [("stream_q", "CartPole-v1"), ("stream_ac", "Pendulum-v1")]
+
+
+@pytest.mark.parametrize("algo, env", STREAMS)
+def test_one_transition_is_one_advance(algo, env):
+    "It is taken and learned from, and nothing is owed after it"
+    trainer = Trainer(env, algo, env_settings=dict(max_episode_steps=15), **SMALL)
+    for count in range(1, 41):
+        event = trainer.advance()
+        assert (trainer.steps, trainer.updates, trainer.owed) == (count, count, False)
+        assert {"step", "update", "iteration"} <= set(event.marks) and event.marks in MARKS
+        assert ("episode" in event.marks) == bool(event.ended)
+        assert np.array_equal(event.rows["agent"].obs, trainer.learner.last.batch.obs.numpy())
+        assert event.data is trainer.learner.last.parts
+
+
+@pytest.mark.parametrize("algo, env", STREAMS)
+def test_taken_apart_it_learns_the_same(algo, env):
+    "The step, its targets and the update as three events lead to the same place"
+    whole, apart = (Trainer(env, algo, env_settings=dict(max_episode_steps=15), **SMALL) for _ in range(2))
+    apart.streaming = []
+    kinds = [apart.advance().kind for _ in range(120)]
+    assert kinds == ["collect", "process", "learn"] * 40
+    for _ in range(40): whole.advance()
+    assert differs(whole.state(), apart.state()) == ""
+
+
+@pytest.mark.parametrize("algo, env", STREAMS)
+def test_of_several_environments_each_transition_is_one_advance(algo, env):
+    "Where none of them begins anew, in which no transition is made"
+    trainer = Trainer(env, algo, num_envs=3, **SMALL)
+    for count in range(1, 13):
+        event = trainer.advance()
+        assert (trainer.steps, trainer.updates) == (3 * math.ceil(count / 3), count)
+        assert bool(event.steps) == (count % 3 == 1) and event.left == -count % 3
+
+
+def test_what_was_not_learned_from_is_learned_from_later():
+    trainer = Trainer("CartPole-v1", "stream_q", **SMALL)
+    trainer.learning = False
+    assert [trainer.advance().kind for _ in range(3)] == ["collect"] * 3
+    trainer.learning = True
+    assert [trainer.advance().kind for _ in range(3)] == ["process", "learn", "learn"]
+    assert (trainer.steps, trainer.updates) == (4, 2)          # the newest row alone, and then the next one
+
+
+def test_an_event_that_is_both_is_two_for_who_asks():
+    trainer = Trainer("CartPole-v1", "stream_q", **SMALL)
+    event = trainer.advance()
+    step, update = event.apart
+    assert (step.kind, step.marks, update.kind, update.marks) == ("collect", ("step",), "learn", ("update", "iteration"))
+    assert step.data is event.rows["agent"] and update.data is event.data and update.apart == (update,)
+    assert event.text == f"{step.text}; {update.text}"
 
 
 def weights_of(net):

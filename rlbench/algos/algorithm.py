@@ -43,6 +43,7 @@ class Algorithm:
     control = True        # False where the values of a given policy are learned, and no better policy
     exact = False         # True for methods that plan: their `spec` brings the transition model
     on_policy = False     # True where experience may be used only by the policy that made it
+    streaming = False     # True where a step is learned from in the event that takes it
     offline = False       # True where the memory is given, and its own steps are not remembered
     imitates = False      # True where a memory is given, and learned from beside its own steps
     reads = "obs", "act", "rew", "term", "trunc", "next_obs"    # columns that a given memory must have

@@ -211,6 +211,7 @@ class StreamSettings(Bodied, Algorithm):
 # %% ../../nbs/4_algos/422_streaming.ipynb #b8f49968
 class Streaming(OneStep):
     "Part of algorithms that learn from one row at a time; they have the settings above, and `nets.scale`"
+    streaming = True
 
     def groups(self, nets):
         return {}                                         # nobody else steps the weights

@@ -78,12 +78,18 @@ class Callbacks(Hooks):
 
     def __call__(self, trainer, event):
         "One event to its hooks"
+        if event.steps: self.collected(trainer, event)
         if event.kind == "process":
             self.on_postprocess_trajectory(trainer, event.who, event.data)
-        elif event.kind == "learn":
+        if event.kind == "learn":
+            if event.steps: self.processed(trainer, event)
             self.on_learn_on_batch(trainer, event.who, trainer.learners[event.who].last)
-        else:
-            self.collected(trainer, event)
+
+    def processed(self, trainer, event):
+        "What those made of a step who learn as they act"
+        for learner in trainer.streaming:
+            if event.steps[learner.name].valid.any():
+                self.on_postprocess_trajectory(trainer, learner.name, learner.data)
 
     def collected(self, trainer, event):
         "One step in every environment, and what it completed"

@@ -67,7 +67,7 @@ class Meets:
         self.ended = []
 
     def __call__(self, trainer, event):
-        if event.kind != "collect": return
+        if not event.steps: return
         if len(self.rewards) < 2:
             self.rewards |= set(event.rows[self.name].rew[event.steps[self.name].valid].tolist())
         self.ended += event.steps[self.name].ended

@@ -233,6 +233,7 @@ class Asked(Kept):
             return "environment step; no updates, learning is switched off"
         if self.settled:
             return "environment step; no updates, nothing more will be learned"
+        if self.streaming: return "environment step, and an update from it"
         rounds = min(learner.due for learner in self.learners.values())
         if rounds == 1:
             return "environment step; then an update, or further steps"

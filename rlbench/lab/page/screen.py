@@ -128,7 +128,8 @@ class Board(Blank):
         "A view has failed; a board with a place for such news says it there"
 
     def note(self, trainer, event):
-        for listen in self.notes[event.marks]: listen(trainer, event)
+        for one in event.apart:
+            for listen in self.notes[one.marks]: listen(trainer, one)
 
     def on_page(self):
         "Those that a person sees, in their order"

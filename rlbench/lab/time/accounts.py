@@ -394,7 +394,7 @@ def acts_told(trainer, who, last, rows): # (n,) numbers, in all axes of the mini
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #68e115b9
 def account_ahead(trainer, who):
-    "The Account of a learner's next update, which is owed; the trainer takes it"
+    "The Account of a learner's next update, whose rows are there or come with the next step; the trainer takes it"
     learner = trainer.learners[who]
     before = copy.deepcopy(learner.nets)
     trainer.until(lambda event: event.kind == "learn" and event.who == who)
@@ -410,6 +410,7 @@ def explain_next(trainer, who=None): # behaviour, where several learn
     who = chosen_one(trainer.learners, who)
     trainer.check_possible("update")
     with contextlib.closing(trainer.fork()) as twin:
+        twin.streaming = []                               # one who learns as it acts owes its update as all others do
         while not twin.learners[who].todo:
             if next_event(twin): continue
             raise ValueError(f"explain: no update of {who} is to come")

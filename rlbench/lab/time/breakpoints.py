@@ -370,12 +370,13 @@ class Breakpoints:
 
     def look(self, trainer, event):
         "The first that an event hits, as a Hit, or None"
-        for number, holds in self.hearing[event.marks]:
-            try: words = holds(trainer, event)
-            except BadExpression as problem:
-                self.drop(number)
-                raise BadExpression(f"breakpoint {number} is dropped: {problem}") from None
-            if words: return self.struck(number, words)
+        for one in event.apart:
+            for number, holds in self.hearing[one.marks]:
+                try: words = holds(trainer, one)
+                except BadExpression as problem:
+                    self.drop(number)
+                    raise BadExpression(f"breakpoint {number} is dropped: {problem}") from None
+                if words: return self.struck(number, words)
 
     def struck(self, number, words):
         "A breakpoint was hit -> Hit"

@@ -31,7 +31,8 @@ def settings_apart(one, two):
 def alike(one, two):
     "Whether two events are the same in everything"
     if one is None or two is None: return one is two
-    return one.kind == two.kind and one.who == two.who and same(one.data, two.data)
+    made = one.kind == two.kind and one.who == two.who and same(one.data, two.data)
+    return made and same(one.rows, two.rows)
 
 # %% ../../../nbs/8_lab/3_time/16_compare.ipynb #d0c75545
 def is_behind(fork, run):

@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from functools import partial
+from itertools import product
 from time import perf_counter
 
 from ...core.settings import check_function, fits
@@ -27,6 +28,7 @@ from .not_finite import cause
 from .timeline import (BITS_OF, Timeline, done_before, marks_on, root_of, start_again,
                                            timeline_of_fork)
 from ...training.learner import NotFinite
+from ...training.rule import STEP_MARKS, UPDATE_MARKS
 from ...training.trainer import load, torch_threads
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #c8a10005
@@ -420,12 +422,19 @@ def pass_watches(former, trainer):
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #6c1f14a6
 LAST_TEXTS = {
-    ():                      "rows were processed into targets",
+    ():                      "",
     ("step",):               "one step",
     ("step", "episode"):     "one step, with which an episode ended",
     ("update",):             "one update",
     ("update", "iteration"): "one update, the last of the iteration"}
-LAST_TEXT_OF = {BITS_OF[marks]: text for marks, text in LAST_TEXTS.items()}
+
+def last_text(steps, updates): # marks
+    "What an event was that completed these, in words"
+    told = [LAST_TEXTS[marks] for marks in (steps, updates) if marks]
+    return "; ".join(told) or "rows were processed into targets"
+
+LAST_TEXT_OF = {BITS_OF[steps + updates]: last_text(steps, updates)
+                for steps, updates in product(STEP_MARKS, UPDATE_MARKS)}
 
 def recall_last(player):
     "Where a timeline has put the run, say which event was the last before that"
@@ -456,10 +465,17 @@ def gone_over(player, name):
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #35323573
 ASTRAY = ArithmeticError, EnvProblem, RuntimeError, ValueError    # what keeps a run from getting to an event
 
+def come_to_update(twin):
+    "One who learns as it acts: the step is taken, and its update is owed"
+    if not twin.streaming or twin.owed: return
+    twin.streaming = []
+    for _ in "collect", "process": twin.advance()
+
 def tell_cause(timeline, problem):
     "NotFinite says as well which number was the first that is none, where a copy comes to where the run stands"
     try:
         with contextlib.closing(timeline.twin(timeline.branch.path(timeline.at, timeline.done))) as twin:
+            come_to_update(twin)
             found = next(filter(None, map(cause, twin.learners.values())), "")
     except ASTRAY:
         return                                            # no copy comes there: the message stays as it is

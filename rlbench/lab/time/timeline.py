@@ -354,7 +354,7 @@ class Chronicle(Trail):
 
     def note(self, trainer, event):
         "An event has happened"
-        if event.kind == "collect": self.steps = trainer.env.steps
+        if event.steps: self.steps = trainer.env.steps
         if event.kind == "learn": self.updates += 1
         strayed = has_strayed(self)
         if not strayed and self.known != settings_now(trainer):

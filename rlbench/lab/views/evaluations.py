@@ -43,7 +43,7 @@ class Evaluations(dict):
         super().__init__({way: [] for way in BOTH_WAYS})
 
     def __call__(self, trainer, event):
-        if event.kind != "collect": return
+        if not event.steps: return
         before, self.before = self.before, trainer.steps
         if self.every and trainer.steps // self.every > before // self.every:
             self.ask(trainer)

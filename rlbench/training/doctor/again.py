@@ -117,6 +117,7 @@ def returns_alike(evidence,
     rng = np.random.default_rng(0)
     with contextlib.closing(evidence.trainer.fresh()) as twin:
         twin.restore(evidence.trainer.snapshot(), fresh_episodes=True)
+        twin.streaming = []
         learner = twin.learners[evidence.who]
         while not patience.over and sum(both.shape[1] for both in found.get("ret", [])) < rows:
             try: event = twin.advance()

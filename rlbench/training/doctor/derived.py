@@ -122,6 +122,7 @@ def copies(evidence, parent):
     runs = [evidence.trainer.fresh() for _ in range(2)]
     for run in runs:
         run.restore(evidence.trainer.snapshot(), fresh_episodes=True)
+        run.streaming = []
     learner = runs[1].learners[evidence.who]
     learner.adopt(as_parent(learner.settings, parent))
     return runs

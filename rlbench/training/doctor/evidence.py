@@ -146,6 +146,7 @@ def rehearsed(trainer, who,
         learner = twin.learners[who]
         start = copy.deepcopy(learner.nets)
         twin.restore(trainer.snapshot(), fresh_episodes=True)    # not every environment can go back into an old one
+        twin.streaming = []                               # its targets are seen before it learns from them
         patience = Patience(seconds)
         try:
             twin.until(lambda event: event.kind == "process" and event.who == who or patience.over)

@@ -70,6 +70,7 @@ def watch_copy(trainer, who, events, seconds):
     patience = Patience(seconds)
     with contextlib.closing(trainer.fresh()) as twin:
         twin.restore(trainer.snapshot(), fresh_episodes=True)
+        twin.streaming = []
         learner = twin.learners[who]
         pairs = slow_pairs(learner.nets)
         found.followed = {slow: [] for slow in pairs}

@@ -44,6 +44,7 @@ def corrections_of(trainer, who,
     rng = np.random.default_rng(0)
     with contextlib.closing(trainer.fresh()) as twin:
         twin.restore(trainer.snapshot(), fresh_episodes=True)
+        twin.streaming = []
         learner = twin.learners[who]
         values = learner.nets.q.values
         for _ in range(events):
