@@ -8,7 +8,13 @@ import torch
 
 from rlbench.algos.streaming import bounded_step
 from rlbench.core.state import same
+from rlbench.lab.hands.uses import uses_of
+from rlbench.lab.page.workbench import Workbench
+from rlbench.lab.time.accounts import explain_next, explain_update
+from rlbench.lab.time.compare import Lockstep
+from rlbench.lab.time.timeline import Timeline
 from rlbench.training.evaluate import evaluate
+from rlbench.training.learner import NotFinite
 from rlbench.training.rule import MARKS
 from rlbench.training.trainer import Trainer
 from tests.cases import differs
@@ -161,7 +167,8 @@ def test_an_event_that_is_both_is_two_for_who_asks():
     trainer = Trainer("CartPole-v1", "stream_q", **SMALL)
     event = trainer.advance()
     step, update = event.apart
-    assert (step.kind, step.marks, update.kind, update.marks) == ("collect", ("step",), "learn", ("update", "iteration"))
+    assert (step.kind, step.marks) == ("collect", ("step",))
+    assert (update.kind, update.marks) == ("learn", ("update", "iteration"))
     assert step.data is event.rows["agent"] and update.data is event.data and update.apart == (update,)
     assert event.text == f"{step.text}; {update.text}"
 
@@ -300,3 +307,76 @@ def test_nothing_need_be_forgotten(algo):
     "with gamma=1 and td_lambda=1 intentional steps measure against all that was"
     trainer = Trainer("CartPole-v1", algo, seed=0, gamma=1., td_lambda=1., step_rule="intentional").run(steps=200)
     assert all(weight.isfinite().all() for weight in trainer.learner.nets.parameters())
+
+
+# ---- in the lab, where others have an event of each kind
+
+def bench(algo="stream_q", env="CartPole-v1", **settings):
+    return Workbench(env, algo, driver="sync", **SMALL, **settings)
+
+
+def test_the_first_number_that_is_none_is_told_of_who_learns_as_it_acts():
+    wb = bench().step("step", 10)
+
+    def spoil(trainer): trainer.learner.nets.traces.z[0] = np.nan
+
+    wb.call(spoil)
+    with pytest.raises(NotFinite, match="First: .*traces.z was not finite before"):
+        wb.step("step", 5)
+
+
+@pytest.mark.parametrize("algo, env", STREAMS)
+def test_every_event_is_gone_back_to(algo, env):
+    wb = bench(algo, env)
+    places = [wb.trainer.snapshot()]
+    for _ in range(30):
+        wb.step("event")
+        places.append(wb.trainer.snapshot())
+    for at in (29, 3, 17, 0, 30):
+        wb.rewind(at)
+        assert same(wb.trainer.snapshot(), places[at]) and wb.player.timeline.at == at
+    assert wb.player.last_text == "one step; one update, the last of the iteration"
+
+
+@pytest.mark.parametrize("text, at", [("steps >= 7", 7), ("updates >= 9", 9), ("trace > 0", 1), ("rew > 0", 1)])
+def test_a_breakpoint_asks_the_step_and_the_update(text, at):
+    wb = bench()
+    wb.break_when(text)
+    wb.step("step", 50)
+    assert wb.player.hit.text == text and wb.trainer.steps == at
+
+
+def test_a_breakpoint_at_the_end_of_an_episode():
+    wb = bench()
+    wb.break_when("episode_length > 5")
+    wb.step("step", 500)
+    assert "episode_length = " in wb.player.hit.words and wb.trainer.env.episodes["agent"].total > 0
+
+
+@pytest.mark.parametrize("algo, env", STREAMS)
+def test_its_updates_are_explained_before_and_after(algo, env):
+    timeline = Timeline(Trainer(env, algo, **SMALL))
+    trainer = timeline.trainer
+    trainer.until("step", 20)
+    coming = explain_next(trainer)
+    assert coming.number == 21 and trainer.updates == 20
+    trainer.until("step")
+    last = explain_update(timeline)
+    assert last.number == 21 and same(last.last.parts, trainer.learner.last.parts)
+    assert same(coming.last.parts, last.last.parts) and coming.rows.keys() == last.rows.keys()
+    assert explain_update(timeline, 5).number == 5
+
+
+def test_each_row_is_used_once():
+    trainer = Trainer("CartPole-v1", "stream_q", **SMALL)
+    uses = uses_of(trainer, "agent")
+    trainer.until("step", 20)
+    assert uses.of(trainer, trainer.learner.memory.latest()).tolist() == [1] * 20
+
+
+def test_a_fork_parts_with_the_first_step_that_differs():
+    one = Trainer("CartPole-v1", "stream_q", epsilon=0., **SMALL)
+    one.until("step", 5)
+    pair = Lockstep(one, one.fork(epsilon=1.)).step("step", 30)
+    here, there = pair.parted
+    assert here.kind == there.kind == "learn" and not same(here.rows, there.rows)

@@ -57,8 +57,7 @@ class Algorithm:
     asked = ()            # names of methods of the networks whose answers decide which losses there are
     in_numbers = False    # tables: True where `act` and `update` read arrays; otherwise tensors
 
-    def __init_subclass__(cls):
-        cls.name = cls.__name__                           # until it is registered by another one
+    def __init_subclass__(cls): cls.name = cls.__name__  # until registered
 
     def groups(self, nets):
         "{name: parameters that are stepped together}, in no order"

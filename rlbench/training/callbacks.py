@@ -89,6 +89,7 @@ class Callbacks(Hooks):
         "What those made of a step who learn as they act"
         for learner in trainer.streaming:
             if event.steps[learner.name].valid.any():
+                self.on_sample_end(trainer, learner.name)
                 self.on_postprocess_trajectory(trainer, learner.name, learner.data)
 
     def collected(self, trainer, event):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EVENT_KINDS', 'UNITS', 'STEP_MARKS', 'UPDATE_MARKS', 'MARKS', 'BrokenOff', 'Lost', 'Event', 'RunNotes', 'RunState',
-           'learner_row', 'metrics_row', 'Rule']
+           'learner_row', 'metrics_row', 'Telling', 'Rule']
 
 # %% ../../nbs/6_training/62_rule.ipynb #9b6ac759
 import math
@@ -212,8 +212,31 @@ def overruled(chosen,  # {behaviour: (actions (N, ...), what is stored beside th
         changed[name] = acts, beside
     return changed
 
+# %% ../../nbs/6_training/62_rule.ipynb #29ad514b
+class Telling(RunState):
+    "How an event ends"
+
+    def tell(self, event, *moments):
+        "An event has ended: note when it began, and show it to all who watch"
+        self.laps.append((event.kind, self.begun, *moments, perf_counter()))
+        self.begun = None
+        for watcher in self.watchers: watcher(self, event)
+        return event
+
+    def stream(self, event, *moments):
+        "Who learns as it acts learns within the event that took the step; from the first row, where there are several"
+        due = [learner for learner in self.streaming if learner.due <= 0]
+        if not (due and self.learning): return self.tell(event, *moments)
+        now = perf_counter()
+        self.laps.append(("collect", self.begun, *moments, now))
+        self.begun = now
+        for learner in due: learner.process()
+        first = due[0]
+        parts = first.learn()
+        return self.tell(Event("learn", first.name, parts, event.rows, event.steps, len(first.todo)))
+
 # %% ../../nbs/6_training/62_rule.ipynb #21a38f46
-class Rule(RunState):
+class Rule(Telling):
     "What happens next"
 
     def advance(self):
@@ -249,18 +272,6 @@ class Rule(RunState):
         verb = self.stream if self.streaming else self.tell
         return verb(Event("collect", name, row, rows, steps), acted, stepped)
 
-    def stream(self, event, *moments):
-        "Who learns as it acts learns within the event that took the step; from the first row, where there are several"
-        due = [learner for learner in self.streaming if learner.due <= 0]
-        if not (due and self.learning): return self.tell(event, *moments)
-        now = perf_counter()
-        self.laps.append(("collect", self.begun, *moments, now))
-        self.begun = now
-        for learner in due: learner.process()
-        first = due[0]
-        parts = first.learn()
-        return self.tell(Event("learn", first.name, parts, event.rows, event.steps, len(first.todo)))
-
     def mark_choices(self, steps):
         "Learners remember which of their rows a person's choice is in; the choice is made"
         for name, learner in self.learners.items():
@@ -275,10 +286,3 @@ class Rule(RunState):
     def learn(self, learner):
         "One step on the next minibatch that is owed"
         return self.tell(Event("learn", learner.name, learner.learn(), left=len(learner.todo)))
-
-    def tell(self, event, *moments):
-        "An event has ended: note when it began, and show it to all who watch"
-        self.laps.append((event.kind, self.begun, *moments, perf_counter()))
-        self.begun = None
-        for watcher in self.watchers: watcher(self, event)
-        return event
