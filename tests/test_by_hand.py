@@ -324,7 +324,7 @@ def test_sums_of_rewards_begin_anew_with_the_episode(algo, settings, fresh):
     begun = np.ones(len(sums), bool)            # a step was taken in the episode at hand
     for at in range(60):
         event = trainer.advance()
-        if event.kind == "collect":
+        if event.steps:
             step = event.steps["agent"]
             after = np.where(step.term | step.trunc, 0, gamma * sums + step.rew)
             sums = np.where(step.valid, after, sums)

@@ -25,7 +25,7 @@ from ...core.words import NAMES, unknown
 from .expressions import BadExpression, Expression
 from ..views.rollouts import state_meant
 from ...training.learner import FlatGroup
-from ...training.rule import MARKS
+from ...training.rule import MARKS, STEP_MARKS, UPDATE_MARKS
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #cff8b00d
 COUNTS = dict(
@@ -111,10 +111,11 @@ def hit_words(values, answer,
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #cb5cffbd
 HEARD_OF = dict(episode_return="episode", episode_length="episode", loss="update", grad_norm="update")
 
-def marks_with(names):
+def marks_with(names,
+               known=STEP_MARKS + UPDATE_MARKS):  # what events complete; of who learns as it acts both at once
     "The marks of events that may tell of every one of some names; ValueError where there are none"
     found = [marks for marks in MARKS if all(HEARD_OF.get(name) in (None, *marks) for name in names)]
-    if found: return found
+    if set(found).intersection(known): return found
     raise ValueError(f"no event tells of {' and of '.join(names)} at once; make a breakpoint of each")
 
 def is_silent(event, name):
@@ -160,7 +161,7 @@ class Holds:
         self.expression = Expression(text, names_for(trainer))
         self.is_kept = limit_in(text)
         self.names = self.expression.names
-        self.hears = marks_with(self.names)
+        self.hears = marks_with(self.names, *[MARKS] * bool(trainer.streaming))
         self.text = text
         self.of_episodes = not OF_EPISODE.keys().isdisjoint(self.names)
 
@@ -316,7 +317,7 @@ class Hit(NamedTuple):
         return f"breakpoint {self.number}, {self.text}: {self.words}"
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #b400ae4f
-ALWAYS = "obs", "act", "rew", "term", "trunc", "next_obs", *COUNTS
+ALWAYS = {"obs", "act", "rew", "term", "trunc", "next_obs"} | COUNTS.keys() - OF_GROUP.keys()
 
 def untold(names, trainer):
     "Those of some names that nobody told of so far; none before everybody has made an update"
@@ -324,9 +325,25 @@ def untold(names, trainer):
     if not learners or not all(learner.last for learner in learners): return []
     told = set(ALWAYS)
     for learner in learners:
+        if learner.last.groups: told |= OF_GROUP.keys()   # tables have no loss
         for tree in (learner.memory.places, learner.data, learner.last.parts, learner.last.batch):
             told |= {name for name, _ in columns(tree or {})} | {*(tree or {})}
     return [name for name in names if ALIASES.get(name, name) not in told]
+
+# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #a1f23230
+def asked_once(holds, trainer, event):
+    "What a condition says of an event, in words; nothing where it does not hold"
+    return holds(trainer, event)
+
+def asked_of_both(holds, trainer, event):
+    "The same of who learns as it acts: an expression is asked of the step, of the update, and of both together"
+    if isinstance(holds, (Says, Prefers)): return holds(trainer, event)
+    answers = (holds(trainer, one) for one in (*event.apart, event))
+    return next(filter(None, answers), "")
+
+def together(first, *others): # of Hit
+    "Several that one event hit, as the first"
+    return first._replace(words="; and ".join([first.words, *map(str, others)]))
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #985a74fe
 class Breakpoints:
@@ -370,13 +387,15 @@ class Breakpoints:
 
     def look(self, trainer, event):
         "The first that an event hits, as a Hit, or None"
-        for one in event.apart:
-            for number, holds in self.hearing[one.marks]:
-                try: words = holds(trainer, one)
-                except BadExpression as problem:
-                    self.drop(number)
-                    raise BadExpression(f"breakpoint {number} is dropped: {problem}") from None
-                if words: return self.struck(number, words)
+        ask = asked_of_both if event.steps and event.kind == "learn" else asked_once
+        struck = []
+        for number, holds in self.hearing[event.marks]:
+            try: words = ask(holds, trainer, event)
+            except BadExpression as problem:
+                self.drop(number)
+                raise BadExpression(f"breakpoint {number} is dropped: {problem}") from None
+            if words: struck.append(self.struck(number, words))
+        return struck and together(*struck) or None
 
     def struck(self, number, words):
         "A breakpoint was hit -> Hit"
