@@ -380,3 +380,39 @@ def test_a_fork_parts_with_the_first_step_that_differs():
     pair = Lockstep(one, one.fork(epsilon=1.)).step("step", 30)
     here, there = pair.parted
     assert here.kind == there.kind == "learn" and not same(here.rows, there.rows)
+
+
+def test_every_breakpoint_of_an_event_counts():
+    wb = bench()
+    for text in ("rew > 0", "delta > -1e9"): wb.break_when(text)
+    wb.step("step")
+    hit = wb.player.hit
+    assert [one.text for one in (hit, *hit.also)] == ["rew > 0", "delta > -1e9"]
+    assert list(wb.player.stops.hits.values()) == [1, 1]
+
+
+def test_an_expression_may_ask_for_the_step_and_the_update_at_once():
+    wb = bench()
+    wb.break_when("episode_return > 0 and delta < 1e9")
+    wb.step("episode")
+    assert "episode_return" in wb.player.hit.words and "delta" in wb.player.hit.words
+
+
+def test_a_function_is_asked_of_the_whole_event():
+    wb = bench()
+    wb.break_when(lambda trainer, event: event.kind == "learn" and bool(event.steps))
+    wb.step("step")
+    assert wb.player.hit.words == "it says so"
+
+
+@pytest.mark.filterwarnings("ignore:.*told nothing of")
+def test_a_breakpoint_that_others_can_never_hit_is_refused():
+    wb = Workbench("CartPole-v1", "ppo", driver="sync", n_steps=16, batch_size=16, n_epochs=1).step("update")
+    with pytest.raises(ValueError, match="no event tells of loss and of episode_return at once"):
+        wb.break_when("loss > 0 and episode_return > 0")
+
+
+def test_who_has_no_loss_is_told_so():
+    wb = bench().step("step", 3)
+    with pytest.warns(UserWarning, match="told nothing of loss"):
+        wb.break_when("loss > 0")

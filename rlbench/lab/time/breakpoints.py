@@ -63,8 +63,8 @@ def looked_up(trainer, event, name):
     found = column_called(event.data, name)
     if found is not None: return found
     if name in ("steps", "updates"): return getattr(trainer, name)
-    if event.kind == "collect":
-        ended = event.steps[event.who].ended if name in OF_EPISODE else ()
+    if name in OF_EPISODE:
+        ended = event.steps[event.who].ended if event.steps else ()
         return np.array([getattr(one, OF_EPISODE[name]) for one in ended]) if ended else None
     if event.kind != "learn": return None
     last = trainer.learners[event.who].last
@@ -312,9 +312,11 @@ class Hit(NamedTuple):
     number: int
     text: str   # its condition
     words: str  # what was hit
+    also: tuple = ()    # other Hits of the same event
 
     def __str__(self):
-        return f"breakpoint {self.number}, {self.text}: {self.words}"
+        told = f"breakpoint {self.number}, {self.text}: {self.words}"
+        return "; and ".join([told, *map(str, self.also)])
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #b400ae4f
 ALWAYS = {"obs", "act", "rew", "term", "trunc", "next_obs"} | COUNTS.keys() - OF_GROUP.keys()
@@ -340,10 +342,6 @@ def asked_of_both(holds, trainer, event):
     if isinstance(holds, (Says, Prefers)): return holds(trainer, event)
     answers = (holds(trainer, one) for one in (*event.apart, event))
     return next(filter(None, answers), "")
-
-def together(first, *others): # of Hit
-    "Several that one event hit, as the first"
-    return first._replace(words="; and ".join([first.words, *map(str, others)]))
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #985a74fe
 class Breakpoints:
@@ -395,7 +393,7 @@ class Breakpoints:
                 self.drop(number)
                 raise BadExpression(f"breakpoint {number} is dropped: {problem}") from None
             if words: struck.append(self.struck(number, words))
-        return struck and together(*struck) or None
+        return struck[0]._replace(also=tuple(struck[1:])) if struck else None
 
     def struck(self, number, words):
         "A breakpoint was hit -> Hit"

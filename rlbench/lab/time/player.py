@@ -484,7 +484,8 @@ def tell_cause(timeline, problem):
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #6920de58
 def flagged(timeline, hit):
     "A Hit, or None, with its flag on a timeline"
-    if hit: timeline.flag("breakpoint", f"{hit.text}: {hit.words}")
+    for one in (hit, *hit.also) if hit else ():
+        timeline.flag("breakpoint", f"{one.text}: {one.words}")
     return hit
 
 def spoilt_words(trainer):
