@@ -33,6 +33,7 @@ VARIANTS = dict(                            # settings that lead other ways thro
     ],
     ppo=[
         dict(normalize_obs=True, normalize_reward=True, target_kl=.01, ent_coef=.01, clip_range_vf=.2,
+             normalize_over="rollout",
              distribution="state_gaussian"),
         dict(distribution="gsde", sde_sample_freq=3),
     ],

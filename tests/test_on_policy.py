@@ -102,6 +102,30 @@ def test_kept_noise_is_the_same_for_so_many_steps_and_new_in_every_episode():
     assert noises[0] == noises[3] != noises[4] and noises[5] == 0
 
 
+# ---- advantages of a whole rollout
+
+@pytest.mark.parametrize("algo, more", [("ppo", {}), ("recurrent_ppo", dict(memory_size=8))])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_advantages_are_brought_to_deviation_1_over_their_rollout(algo, more, scaled):
+    trainer = Trainer("CartPole-v1", algo, seed=0, num_envs=4, n_steps=16, batch_size=16, n_epochs=2, hidden=(8,),
+                      normalize_over="rollout", normalize_reward=scaled, **more)
+    for _ in range(3):
+        data = trainer.until(lambda event: event.kind == "process").data
+        adv = data.adv[data.valid]
+        assert adv.mean().item() == pytest.approx(0, abs=1e-5) and adv.std().item() == pytest.approx(1, abs=1e-4)
+        trainer.until("update")
+        last = trainer.learner.last
+        assert torch.equal(last.parts.adv, last.batch.adv[last.batch.valid])      # as they were cut, no second time
+
+
+def test_it_is_the_penalised_one_without_a_price():
+    how = dict(seed=0, num_envs=2, n_steps=16, batch_size=16, n_epochs=3, hidden=(8,))
+    one = Trainer("CartPole-v1", "ppo", normalize_over="rollout", **how).run(steps=128)
+    other = Trainer("CartPole-v1", "ppo_kl", kl_coeff=0., kl_target=None, **how).run(steps=128)
+    here, there = (flattened(run.learner.nets.policy.state_dict().values()) for run in (one, other))
+    assert torch.equal(here, there)
+
+
 # ---- A2C
 
 class PlainRMSprop:

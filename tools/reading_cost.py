@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))           # the package beside this folder, instal
 PAGE = ROOT / "benchmarks" / "results" / "reading_cost.md"
 STEPS = 64              # environment steps that are traced
 PEER = 6514             # tokens of Stable-Baselines3's whole call, by the same count
-TARGETS = dict(files=10, lines=250, tokens=3310, jumps=9)
+TARGETS = dict(files=10, lines=250, tokens=3340, jumps=9)
 LAYOUT = {              # tokens that are no reading matter
     tokenize.COMMENT,
     tokenize.NL,

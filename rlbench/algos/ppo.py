@@ -47,6 +47,7 @@ class RolloutSettings(Bodied, Algorithm):
     n_steps: int = hp(256, "steps of each environment in a rollout", up="rewards come late",
                       low=1, high=1_000_000, live=False)
     normalize_advantage: bool = hp(True, "advantages of a minibatch to mean 0 and deviation 1")
+    normalize_over = "minibatch"      # or "rollout": it is done before that is cut into minibatches
     normalize_obs: bool = hp(False, "observations to running mean 0 and deviation 1", live=False)
     normalize_reward: bool = hp(False, "rewards in units of the root mean square of their discounted sum", live=False)
     distribution: str = hp("gaussian", "of actions in a Box: one deviation, or one for each state; inside the box; "
@@ -57,7 +58,7 @@ class RolloutSettings(Bodied, Algorithm):
 
     def scaled(self, adv,
                worth):  # what a reward of 1 counts for
-        "Advantages of a minibatch as the loss takes them: with mean 0 and deviation 1"
+        "Advantages as the loss takes them: with mean 0 and deviation 1"
         if not self.normalize_advantage or len(adv) < 2: return adv * worth
         std, mean = torch.std_mean(adv)
         return (adv - mean) / (std + 1e-8)
@@ -90,6 +91,8 @@ class PPOSettings(ActorCriticSettings):
     batch_size: int = hp(128, "rows of a minibatch", up="updates are noisy", low=1, high=1_000_000)
     target_kl: float | None = hp(None, "KL from the old policy above which the rest of the passes is skipped",
                                  up="it stops too early", low=0)
+    normalize_over: str = hp("minibatch", "of what advantages are brought to mean 0 and deviation 1",
+                             choices=("minibatch", "rollout"), live=False)
 
 # %% ../../nbs/4_algos/441_ppo.ipynb #05ffdc96
 def ppo_loss(algo, pi, val, # of today, val (B,)
@@ -98,7 +101,7 @@ def ppo_loss(algo, pi, val, # of today, val (B,)
     "The loss of a minibatch, and its parts"
     log_ratio = pi.logp(batch.act) - batch.logp
     ratio = log_ratio.exp()
-    adv = algo.scaled(batch.adv, worth)
+    adv = batch.adv if algo.normalize_over == "rollout" else algo.scaled(batch.adv, worth)
     surr = clipped_surrogate(ratio, adv, algo.clip_range)
     if algo.clip_range_vf is not None:
         val = held_back(val, batch, algo.clip_range_vf / worth)
@@ -146,6 +149,7 @@ class Rollouts(WithPolicy):
         in_time = [column.view(self.n_steps, -1) for column in columns]       # (T, N)
         adv = gae(*in_time, self.gamma, self.gae_lambda).flatten()
         data = Batch(rows, val=val, adv=adv, ret=adv + val)[rows.valid]
+        if self.normalize_over == "rollout": data.adv = self.scaled(data.adv, nets.scale.worth)
         return data, minibatches(len(data), self.batch_size, self.n_epochs, noise.rng)
 
     def finish(self, nets, taken):

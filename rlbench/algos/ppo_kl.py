@@ -37,20 +37,12 @@ class PPOKL(PPO):
                          low=0, live=False)
     kl_target: float | None = hp(.01, "KL of a rollout's steps that the price aims at; none: it stays as it is",
                                  up="learning is steady but slow", low=0)
-    normalize_advantage: bool = hp(True, "advantages of a rollout to mean 0 and deviation 1")
+    normalize_over: str = "rollout"
 
     def nets(self, spec, rng):
         nets = super().nets(spec, rng)
         nets["price"] = Price(self.kl_coeff)
         return nets
-
-    def targets(self, nets, rows, noise):
-        data, todo = super().targets(nets, rows, noise)
-        data.adv = super().scaled(data.adv, nets.scale.worth)
-        return data, todo
-
-    def scaled(self, adv, worth):
-        return adv              # by their rollout, before it was cut
 
     def losses(self, nets, batch):
         val = self.values(nets, batch.obs)

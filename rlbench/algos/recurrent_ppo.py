@@ -118,6 +118,8 @@ class RecurrentPPO(Carrying, PPO):
         *in_time, valid = [column.view(self.n_steps, -1) for column in (*columns, rows.valid)]    # (T, N)
         adv = gae(*in_time, self.gamma, self.gae_lambda, valid)
         data = Batch(rows, val=val, adv=adv.flatten(), ret=adv.flatten() + val)
+        if self.normalize_over == "rollout":
+            data.adv[rows.valid] = self.scaled(data.adv[rows.valid], nets.scale.worth)
         return data, stretches(*adv.shape, self.batch_size, self.n_epochs, noise.rng)
 
     def losses(self, nets, batch): # columns (T, B, ...)

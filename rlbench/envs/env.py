@@ -67,10 +67,10 @@ class Episodes:
         self.ret += rew
         self.length += valid
         ended = []
-        for i in done.nonzero()[0].tolist():
+        for i in np.flatnonzero(done).tolist():
             ended.append(Ended(i, float(self.ret[i]), int(self.length[i]), bool(term[i]), self.who))
             self.ret[i] = self.length[i] = 0
-        self.finished.extend(ended)
+        self.finished += ended
         self.total += len(ended)
         return ended
 

@@ -262,8 +262,7 @@ class Rule(Telling):
             act, extra = chosen[name]
             rows[name] = row = Batch(obs=self.obs[name], act=act, rew=step.rew, term=step.term, trunc=step.trunc,
                                      next_obs=step.next_obs, **extra)
-            if name in self.learners:
-                self.learners[name].add(row, step.valid)
+            if name in self.learners: self.learners[name].add(row, step.valid)
             actor = self.actors[name]
             if actor.carry is not None: actor.begin(step.first)
             self.obs[name] = step.obs

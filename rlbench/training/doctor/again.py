@@ -90,7 +90,7 @@ def returns_beside(learner):
     later = (summed - own * error) / np.maximum(passed, 1e-9)
     adv = torch.as_tensor(own * (error + later))
     again = dict(adv=adv, ret=torch.as_tensor(summed) + torch.as_tensor(as_numpy(val)))
-    if hasattr(algo, "kl_coeff"):
+    if getattr(algo, "normalize_over", "minibatch") == "rollout":
         again.pop("adv")        # by then they are brought to deviation 1
     found = {}
     for name, right in again.items():

@@ -74,7 +74,7 @@ def policy_terms(algo, nets, rows, distance=torch.square): # by which a critic i
                                           distance(worth * (val - rows.ret)).mean())]
     if set(algo.groups(nets)) == {"value"}: return dict(value=critic)
     adv = rows.adv
-    if isinstance(algo, Rollouts) and "price" not in nets:
+    if isinstance(algo, Rollouts) and algo.normalize_over == "minibatch":
         adv = RolloutSettings.scaled(algo, adv, worth)
     gain = gain_of(algo, pi.logp(rows.act), rows, adv)
     terms = [Term("advantages", 1., -gain), Term("entropy", algo.ent_coef, -pi.entropy().mean()), *critic]

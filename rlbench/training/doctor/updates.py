@@ -301,7 +301,7 @@ def advantages_of(found):
     if adv is None or adv.shape != found.before.adv.shape:
         return found.before.adv
     algo = found.learner.algo
-    return algo.scaled(adv, 1.) if hasattr(algo, "scaled") else adv
+    return algo.scaled(adv, 1.) if getattr(algo, "normalize_over", "") == "minibatch" else adv
 
 def tremor_of(found):
     "By how much errors change that have nothing to do with a step's direction"
