@@ -209,6 +209,9 @@ def check_critics(algo, critic):
     "ConfigError, or SpaceProblem, where critics cannot do what the settings ask of them"
     if (algo.critics_in_target or 0) > algo.n_critics:
         raise ConfigError(f"critics_in_target={algo.critics_in_target}: expected at most n_critics, {algo.n_critics}")
+    if algo.critic_norm != "none" and algo.body not in ("mlp", "layer_norm"):
+        raise ConfigError(f"critic_norm={algo.critic_norm!r} is for body='mlp' or 'layer_norm', and {algo.body!r} "
+                          "normalises as it likes; set critic_norm='none'")
     if algo.dropout and not isinstance(critic, BoxCritics):
         raise SpaceProblem("dropout needs actions in a Box, and body='mlp'; set dropout=0")
 

@@ -53,10 +53,10 @@ class TrainerSettings:
                       low=1, high=1024, live=False)
     observation_names: str = hp("", "names of the numbers of an observation, units in brackets: \"x (m), v (m/s)\""
                                     "; empty: as the environment or its manual says")
-    traced: bool = hp(False, "write the operations of an update down once and run that list: the same numbers, less "
-                     "Python, after a second or two", up="networks are small", live=False)
-    compiled: bool = hp(False, "the same as a program of torch's compiler: less time again, after seconds for each "
-                       "size of minibatch; the list where there is no compiler", up="networks are small", live=False)
+    traced: bool = hp(False, "write the operations of an update down once and run that list: the same numbers but for "
+                     "rounding, less Python, after a second or two", up="networks are small", live=False)
+    compiled: bool = hp(False, "the same as a program of torch's compiler: less time again, after up to a minute for "
+                       "each size of minibatch; the list where there is no compiler", up="networks are small", live=False)
 
 # %% ../../nbs/6_training/63_setup.ipynb #6b2d8e1c
 def source_for(env, env_settings, algo):
