@@ -1,14 +1,19 @@
 "The learning table: how it counts, that its quickest rows come out, and that every preset has the row that proves it"
 import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from scipy.stats import trim_mean
 
 from benchmarks import defaults, learning
 from benchmarks.learning_page import page
-from benchmarks.learning_tasks import FAMILIES, TASKS
-from rlbench.algos.algorithm import algorithms
+from benchmarks.learning_tasks import FAMILIES, TASKS, otherwise, why_stale
+from rlbench.algos.algorithm import REGISTRY, algorithms, get
 from rlbench.core.intervals import iqm, iqm_interval
 from rlbench.core.words import ConfigError
 from rlbench.training.presets import PRESETS, TUNED
@@ -40,8 +45,8 @@ def test_every_preset_is_proved_by_its_row(place):
     env, algo = place
     task = TASKS[TUNED[place].row]
     assert (task.env, task.algo, task.steps, task.preset) == (env, algo, TUNED[place].steps, "tuned")
-    rows = [row for row in json.loads(learning.KEPT.read_text()) if row["name"] == TUNED[place].row]
-    assert len(rows) >= 5 and {row["task"] for row in rows} == {task.told}
+    rows = [row for row in learning.read_kept().values() if row["name"] == TUNED[place].row]
+    assert len(rows) >= 5
 
 
 def test_a_preset_is_asked_for_by_name():
@@ -59,19 +64,120 @@ def test_what_is_kept_is_not_run_again_and_what_changed_is(tmp_path, monkeypatch
     monkeypatch.setattr(learning, "KEPT", tmp_path / "learning.json")
     monkeypatch.setattr(learning, "RESULTS", tmp_path)
     name = "count-bonus-lake"
-    row = dict(name=name, seed=0, task=TASKS[name].told, steps=1, updates=1, minutes=.1, mean=1., std=0., length=1.,
-               best=None, curve=[[0, 0.], [1, 1.]])
+    row = row_of(name)
     other = row | dict(seed=1, task="something else")
-    learning.write({(name, 0): row, (name, 1): other})
-    assert set(learning.read_kept()) == {(name, 0)}
-    assert f"| {name} |" in (tmp_path / "learning.md").read_text()
-    assert "reached" in page([row])
+    unknown = {key: value for key, value in row.items() if key != "settings"} | dict(seed=2)
+    learning.write({(name, one["seed"]): one for one in (row, other, unknown)})
+    assert set(learning.read_kept()) == {(name, 0)} and len(learning.read_rows()) == 3
+    told = (tmp_path / "learning.md").read_text()
+    assert f"| {name} |" in told
+    assert "reached; to be run again: seed 1, made as something else; to be run again: seed 2, made with" in told
+    assert "reached" in page([row]) and "run again" not in page([row])
 
 
-@pytest.mark.parametrize("name", ["qlearning-cliff", "count-bonus-lake", "bc-cartpole"])
-def test_the_quickest_rows_come_out(name):
-    row = learning.train_one(name, seed=0)
-    assert row["mean"] >= TASKS[name].level
+def row_of(name):
+    "A row of the learning table as today's code writes it"
+    task = TASKS[name]
+    return dict(name=name, seed=0, task=task.told, settings=task.whole, steps=1, updates=1, minutes=.1, looking=.05,
+                mean=1., std=0., length=1., best=None, curve=[[0, 0.], [1, 1.]])
+
+
+def test_a_default_that_changed_makes_the_row_stale(monkeypatch):
+    row = row_of("ppo-defaults")
+    given = row_of("ppo-cartpole")                        # says its own n_epochs
+    assert not why_stale(row) and not why_stale(given)
+
+    @dataclass(frozen=True)
+    class Changed(get("ppo")):
+        n_epochs: int = 3
+
+    monkeypatch.setitem(REGISTRY, "ppo", Changed)
+    assert otherwise(row) == dict(n_epochs=(10, 3)) and not why_stale(given)
+    assert "to be run again: seed 0, made with n_epochs=10, now 3" in page([row])
+    kept = learning.read_kept()
+    assert ("ppo-cartpole", 0) in kept and ("ppo-defaults", 0) not in kept
+
+    @dataclass(frozen=True)
+    class Longer(get("ppo")):
+        n_epochs: int = 10
+        later: float = .5
+
+    monkeypatch.setitem(REGISTRY, "ppo", Longer)          # what came later is taken at its default
+    assert not why_stale(row)
+
+
+def test_every_row_that_is_kept_is_of_todays_settings_and_the_page_is_theirs():
+    rows = learning.in_order(learning.read_rows())
+    assert {row["name"]: why_stale(row) for row in rows if why_stale(row)} == {}
+    assert len(rows) == len(json.loads(learning.KEPT.read_text()))
+    assert (learning.RESULTS / "learning.md").read_text() == page(rows)
+
+
+def test_what_a_stale_row_had_is_told_and_it_is_made_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(learning, "KEPT", tmp_path / "learning.json")
+    monkeypatch.setattr(learning, "RESULTS", tmp_path)
+    monkeypatch.setattr(learning, "draw", lambda rows, path: None)
+    row = row_of("ppo-defaults")
+    old = row | dict(seed=1, settings=row["settings"] | dict(lr=.5))
+    learning.write({("ppo-defaults", one["seed"]): one for one in (row, old)})
+    made = []
+
+    def measured_anew(jobs, workers):
+        made.extend(jobs)
+        return [row | dict(seed=seed) for _, seed in jobs]
+
+    monkeypatch.setattr(learning, "measure", measured_anew)
+    monkeypatch.setattr(sys, "argv", ["learning.py", "--only", "ppo-defaults", "--seeds", "2", "--write"])
+    learning.main()
+    assert made == [("ppo-defaults", 1)]
+    assert "ppo-defaults seed 1 was made with lr=0.5, now 0.001" in capsys.readouterr().out
+    assert len(learning.read_kept()) == 2
+
+
+def test_rows_in_mujoco_are_run_apart():
+    worlds = {task.env: gym.spec(task.env).entry_point for task in TASKS.values() if task.env in gym.registry}
+    mujoco = {env for env, entry in worlds.items() if "mujoco" in str(entry)}
+    assert len(mujoco) > 3 and [name for name, task in TASKS.items() if task.env in mujoco and not task.long] == []
+
+
+def test_the_page_says_what_looking_at_the_policies_adds():
+    row = row_of("ppo-defaults")
+    unknown = row | dict(seed=1, looking=None)
+    told = page([row, unknown])
+    assert "The 2 runs that are not marked as long took 0.0 hours of one processor to train." in told
+    assert "It added 0.05 minutes to 0.10 in the 1 runs where it was timed (ppo-defaults)." in told
+
+
+def test_the_quickest_rows_come_out():
+    names = learning.quickest(3)
+    assert len(names) == 3
+    for name in names:
+        row = learning.train_one(name, seed=0)
+        assert row["mean"] >= TASKS[name].level and not why_stale(json.loads(json.dumps(row)))
+
+
+WORKERS = """
+import sys
+import time
+from benchmarks.learning import measure
+
+def dwell(name, seed):
+    print(name, flush=True)
+    time.sleep(90)
+
+if __name__ == "__main__":
+    list(measure([("begun", 0), ("begun", 1)], 2, dwell))
+"""
+
+
+def test_workers_end_when_what_started_them_was_killed(tmp_path):
+    script = tmp_path / "workers.py"
+    script.write_text(WORKERS)
+    env = os.environ | dict(PYTHONPATH=str(learning.RESULTS.parents[1]))
+    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=env)
+    assert [parent.stdout.readline() for _ in range(2)] == ["begun\n"] * 2
+    parent.kill()
+    assert parent.communicate(timeout=60) == ("", None)   # nobody holds the pipe any more
 
 
 # ---- defaults
