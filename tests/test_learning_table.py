@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import trim_mean
 
 from benchmarks import defaults, learning
+from benchmarks.defaults_rule import STANDS, ahead_of_defaults, is_of, minutes_of, runs_by_task
 from benchmarks.learning_page import page
 from benchmarks.learning_tasks import FAMILIES, TASKS, otherwise, why_stale
 from rlbench.algos.algorithm import REGISTRY, algorithms, get
@@ -202,6 +203,67 @@ def test_a_run_counts_for_whoever_has_its_settings():
     mine, other = (trial for trial in defaults.trials("ppo")
                    if trial.env == "CartPole-v1" and trial.candidate in ("middle", "long"))
     row = measured(mine, 100, 500.)
-    assert defaults.is_of(row, mine) and not defaults.is_of(row, other)
+    assert is_of(row, mine) and not is_of(row, other)
     del row["settings"]["sde_sample_freq"]                # measured before there was such a setting
-    assert defaults.is_of(row, mine)
+    assert is_of(row, mine)
+
+
+def level_rows(name, seeds, part, minutes=1., places=()):
+    "Rows of a candidate of PPO's that comes so far on every task; on some of them with the first seed alone"
+    trials = [trial for trial in defaults.trials("ppo") if trial.candidate == name]
+    for trial in trials:
+        low, high = defaults.WORLDS[trial.env]
+        for number in range(1 if trial.env in places else seeds):
+            mean = low + (part + .01 * number) * (high - low)
+            yield measured(trial, 100 + number, mean) | dict(minutes=minutes)
+
+
+def test_what_a_candidate_misses_is_counted_and_one_that_misses_nothing_takes_the_place():
+    stands = list(level_rows(STANDS, 2, .5))
+    lander = "LunarLander-v3"
+
+    def missed(*rows, stands=stands): return ahead_of_defaults("ppo", [*stands, *rows])
+    assert missed(*level_rows("middle", 2, .4)) == {}
+    better = [*level_rows("middle", 2, .6)]
+    assert missed(*better) == {"middle": []}
+    assert "| ppo | middle | 0.605 | 0.505 | 6.0 | 6.0 | nothing: it takes the place |" in defaults.page(stands + better)
+    assert missed(*level_rows("middle", 1, .6)) == {"middle": ["fewer than 2 seeds on every task"]}
+    assert missed(*level_rows("middle", 2, .6, places=[lander])) == {"middle": [f"fewer than 2 seeds on {lander}"]}
+    few = list(level_rows(STANDS, 2, .5, places=[lander]))
+    assert missed(*better, stands=few) == {"middle": [f"fewer than 2 seeds of the defaults on {lander}"]}
+    assert f"The defaults have fewer seeds on {lander} than the 2 that the rule asks for." in defaults.page(few)
+    assert missed(*level_rows("middle", 2, .6, minutes=1.25)) == {"middle": []}
+    assert missed(*level_rows("middle", 2, .6, minutes=1.5)) == {"middle": ["1.50 times the minutes"]}
+    close = {"middle": ["ahead by 0.005 where seeds of the same settings differ by 0.010"]}
+    assert missed(*level_rows("middle", 2, .505)) == close
+
+
+def test_minutes_are_of_one_seed_on_every_task_however_many_seeds_each_has():
+    rows = list(level_rows("middle", 3, .6, minutes=2., places=["LunarLander-v3", "Pendulum-v1"]))
+    assert minutes_of(runs_by_task("ppo", "middle", rows)) == 12
+
+
+def exceptions_told(page):
+    "{(algorithm, candidate): what it misses} as the page's first table has it"
+    first = page.partition("\n## ")[0]
+    cells = [line.strip("| ").split(" | ") for line in first.splitlines() if line.startswith("| ")][2:]
+    return {(algo, name): missed for algo, name, *_, missed in cells}
+
+
+def worths_told(page):
+    "{algorithm: {candidate: worth}} as the tables have it, of what was measured on all tasks"
+    found = {}
+    for section in page.split("\n## ")[1:]:
+        rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][2:]
+        found[section.split("\n")[0]] = {row[0]: float(row[-1]) for row in rows if row[-1] != "–"}
+    return found
+
+
+def test_the_page_of_defaults_is_its_rows_and_nobody_has_earned_the_place():
+    page = (defaults.RESULTS / "defaults.md").read_text()
+    assert page == defaults.page(defaults.read_kept())
+    told = exceptions_told(page)
+    ahead = {(algo, name) for algo, worths in worths_told(page).items()
+             for name, worth in worths.items() if worth > worths[STANDS]}
+    assert ahead and set(told) == ahead
+    assert {place: missed for place, missed in told.items() if missed.startswith("nothing")} == {}
