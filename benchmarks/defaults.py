@@ -131,9 +131,8 @@ def seeds_told(kept):
     partly = [f"{algo} ({where})" for algo, where in places.items() if where and algo not in wholly]
     enough = sum(not where for where in places.values())
     return [
-        f"The defaults of {enough} of the {len(places)} algorithms have {SEEDS} seeds or more on every task. Those of the "
-        "others have fewer,",
-        "too few to choose between close candidates:",
+        f"The defaults of {enough} of the {len(places)} algorithms have {SEEDS} seeds or more on every task. Those of",
+        "the others have fewer, too few to choose between close candidates:",
         "",
         f"* on every task: {', '.join(wholly) or 'none'};",
         f"* on some: {', '.join(partly) or 'none'}.",

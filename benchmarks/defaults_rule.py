@@ -60,10 +60,15 @@ def mean_of(values):
     return sum(values) / len(values)
 
 
+def share_of(env, rows):
+    "How far the seeds of a candidate came on one task, on average"
+    return mean_of([share(env, row["mean"]) for row in rows])
+
+
 def worth_of(found):
     "The mean over the tasks of what their seeds came to; None where one of them has none"
     if not all(found.values()): return None
-    return mean_of([mean_of([share(env, row["mean"]) for row in rows]) for env, rows in found.items()])
+    return mean_of([share_of(env, rows) for env, rows in found.items()])
 
 
 def worth(algo, name, kept):
@@ -73,15 +78,19 @@ def worth(algo, name, kept):
 
 def minutes_of(found):
     "Of one seed on all tasks that were measured"
-    return sum(mean_of([row["minutes"] for row in rows]) for rows in found.values() if rows)
+    total = 0.
+    for rows in found.values():
+        if rows: total += mean_of([row["minutes"] for row in rows])
+    return total
 
 
 def spread_of(found):
     "How far seeds of the same settings differ in worth, of those that were on all tasks; 0 where there are not two"
-    worths = []
-    for seed in {row["seed"] for rows in found.values() for row in rows}:
-        alone = {env: [row for row in rows if row["seed"] == seed] for env, rows in found.items()}
-        if all(alone.values()): worths.append(worth_of(alone))
+    shares = {}
+    for env, rows in found.items():
+        for row in rows:
+            shares.setdefault(row["seed"], []).append(share(env, row["mean"]))
+    worths = [mean_of(its) for its in shares.values() if len(its) == len(found)]
     return max(worths) - min(worths) if worths else 0.
 
 
@@ -116,8 +125,10 @@ def misses(algo, name, kept):
     if times > LONGER: yield f"{times:.2f} times the minutes"
     ahead = worth_of(found) - worth_of(stands)
     differ = max(spread_of(found), spread_of(stands))
-    if ahead <= differ: yield f"ahead by {ahead:.3f} where seeds of the same settings differ by {differ:.3f}"
-    if ends_with_runs(algo, name): yield "its schedule ends where these runs end"
+    if ahead <= differ:
+        yield f"ahead by {ahead:.3f} where seeds of the same settings differ by {differ:.3f}"
+    if ends_with_runs(algo, name):
+        yield "its schedule ends where these runs end"
 
 
 def ahead_of_defaults(algo, kept):

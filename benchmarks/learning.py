@@ -104,7 +104,8 @@ def quickest(count):
     "Names of the tasks that a seed takes the fewest minutes of"
     minutes = {}
     for (name, _), row in read_rows().items():
-        if row["minutes"] is not None: minutes.setdefault(name, []).append(row["minutes"])
+        if row["minutes"] is not None:
+            minutes.setdefault(name, []).append(row["minutes"])
     return sorted(minutes, key=lambda name: statistics.median(minutes[name]))[:count]
 
 
@@ -167,7 +168,8 @@ def main():
     jobs = [(name, seed) for name in names for seed in range(args.seeds)]
     missing = [job for job in jobs if args.again or job not in rows or job in stale]
     for job in missing:
-        if job in stale: print(f"  {job[0]} seed {job[1]} was {stale[job]}", flush=True)
+        if job in stale:
+            print(f"  {job[0]} seed {job[1]} was {stale[job]}", flush=True)
     print(f"{len(missing)} of {len(jobs)} runs to make", flush=True)
     for row in measure(missing, args.workers):
         rows[row["name"], row["seed"]] = row

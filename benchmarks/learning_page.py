@@ -38,7 +38,8 @@ def verdict(name, rows):
     reached = "reached" if is_reached else f"not reached{'; ' * bool(task.note)}{task.note}"
     stale = {}
     for row in rows:
-        if why_stale(row): stale.setdefault(why_stale(row), []).append(str(row["seed"]))
+        why = why_stale(row)
+        if why: stale.setdefault(why, []).append(str(row["seed"]))
     told = [f"to be run again: seed {' '.join(seeds)}, {why}" for why, seeds in stale.items()]
     return "; ".join([reached, *told])
 

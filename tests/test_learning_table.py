@@ -222,11 +222,14 @@ def test_what_a_candidate_misses_is_counted_and_one_that_misses_nothing_takes_th
     stands = list(level_rows(STANDS, 2, .5))
     lander = "LunarLander-v3"
 
-    def missed(*rows, stands=stands): return ahead_of_defaults("ppo", [*stands, *rows])
+    def missed(*rows, stands=stands):
+        return ahead_of_defaults("ppo", [*stands, *rows])
+
     assert missed(*level_rows("middle", 2, .4)) == {}
-    better = [*level_rows("middle", 2, .6)]
+    better = list(level_rows("middle", 2, .6))
     assert missed(*better) == {"middle": []}
-    assert "| ppo | middle | 0.605 | 0.505 | 6.0 | 6.0 | nothing: it takes the place |" in defaults.page(stands + better)
+    told = defaults.page(stands + better)
+    assert "| ppo | middle | 0.605 | 0.505 | 6.0 | 6.0 | nothing: it takes the place |" in told
     assert missed(*level_rows("middle", 1, .6)) == {"middle": ["fewer than 2 seeds on every task"]}
     assert missed(*level_rows("middle", 2, .6, places=[lander])) == {"middle": [f"fewer than 2 seeds on {lander}"]}
     few = list(level_rows(STANDS, 2, .5, places=[lander]))
