@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.defaults_rule import (
     LONGER, SEEDS, STANDS, ahead_of_defaults, candidates_of, minutes_of, places_short_of_seeds, runs_by_task, runs_of,
-    short_name, trials, whole, worth, worth_of)
+    short_name, trials, whole, worth_of)
 from benchmarks.defaults_tasks import CANDIDATES, KINDS, STEPS, WORLDS
 from benchmarks.learning import as_lines, measure, put, train
 from benchmarks.learning_page import line

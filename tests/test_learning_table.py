@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import trim_mean
 
 from benchmarks import defaults, learning
-from benchmarks.defaults_rule import STANDS, ahead_of_defaults, is_of, minutes_of, runs_by_task
+from benchmarks.defaults_rule import STANDS, ahead_of_defaults, is_of, minutes_of, runs_by_task, worth
 from benchmarks.learning_page import page
 from benchmarks.learning_tasks import FAMILIES, TASKS, otherwise, why_stale
 from rlbench.algos.algorithm import REGISTRY, algorithms, get
@@ -192,10 +192,10 @@ def measured(trial, seed, mean):
 def test_a_candidate_is_worth_the_mean_of_its_shares_once_all_its_tasks_are_measured():
     trials = [trial for trial in defaults.trials("ppo") if trial.candidate == "middle"]
     rows = [measured(trial, 100, defaults.WORLDS[trial.env][1] + 10) for trial in trials]
-    assert defaults.worth("ppo", "middle", rows[:-1]) is None
-    assert defaults.worth("ppo", "middle", rows) == 1      # what is better than good is good
+    assert worth("ppo", "middle", rows[:-1]) is None
+    assert worth("ppo", "middle", rows) == 1      # what is better than good is good
     rows += [measured(trial, 101, sum(defaults.WORLDS[trial.env]) / 2) for trial in trials]
-    assert np.isclose(defaults.worth("ppo", "middle", rows), .75)
+    assert np.isclose(worth("ppo", "middle", rows), .75)
     assert "| middle |" in defaults.page(rows) and "| long |" not in defaults.page(rows)
 
 
@@ -267,6 +267,6 @@ def test_the_page_of_defaults_is_its_rows_and_nobody_has_earned_the_place():
     assert page == defaults.page(defaults.read_kept())
     told = exceptions_told(page)
     ahead = {(algo, name) for algo, worths in worths_told(page).items()
-             for name, worth in worths.items() if worth > worths[STANDS]}
+             for name, its in worths.items() if its > worths[STANDS]}
     assert ahead and set(told) == ahead
     assert {place: missed for place, missed in told.items() if missed.startswith("nothing")} == {}
