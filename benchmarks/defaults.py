@@ -10,16 +10,17 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.defaults_tasks import CANDIDATES, KINDS, SETS, STEPS, WORLDS
+from benchmarks.defaults_rule import (
+    LONGER, SEEDS, STANDS, ahead_of_defaults, candidates_of, minutes_of, places_short_of_seeds, runs_by_task, runs_of,
+    short_name, trials, whole, worth_of)
+from benchmarks.defaults_tasks import CANDIDATES, KINDS, STEPS, WORLDS
 from benchmarks.learning import as_lines, measure, put, train
 from benchmarks.learning_page import line
-from benchmarks.learning_tasks import Task
 
 RESULTS = Path(__file__).resolve().parent / "results"
 KEPT = RESULTS / "defaults.json"
@@ -28,44 +29,9 @@ LOOKS = 5                                          # at the policy on the way
 FINAL = 50                                         # episodes at the end
 
 
-def whole(algo, settings):
-    "Every setting of an algorithm, its defaults with these instead"
-    from rlbench.algos.algorithm import get
-    cls = get(algo)
-    found = dict(num_envs=cls.num_envs) | asdict(cls()) | settings
-    return json.loads(json.dumps(found, default=str))     # as a row has them that was read
-
-
-@dataclass(frozen=True)
-class Trial(Task):
-    "A candidate on one task"
-    candidate: str = ""
-
-    @property
-    def whole(self):
-        return whole(self.algo, self.settings)
-
-
-def candidates_of(algo):
-    "{name: settings}: the defaults as they stand, and the others"
-    return {"as it stands": {}} | CANDIDATES[algo]
-
-
-def set_for(algo, env):
-    "Name of the data set that is given; None where there is none"
-    return f"{SETS[env]}-{KINDS[algo]}" if algo in KINDS else None
-
-
-def trials(algo):
-    "Every candidate on every task"
-    return [Trial(env, algo, steps, WORLDS[env][1], "", settings, memory=set_for(algo, env), candidate=name)
-            for name, settings in candidates_of(algo).items() for env, steps in STEPS[algo].items()]
-
-
 def train_trial(trial, seed):
     "One seed of a candidate on one task"
-    known = dict(name=f"{trial.algo} {trial.candidate}, {trial.env}", env=trial.env, algo=trial.algo, asked=trial.steps,
-                 settings=trial.whole)
+    known = dict(name=f"{trial.algo} {trial.candidate}, {trial.env}", env=trial.env, algo=trial.algo, asked=trial.steps)
     row = known | train(trial, seed, LOOKS, FINAL)
     del row["task"]
     return row
@@ -76,49 +42,22 @@ def read_kept():
     return json.loads(KEPT.read_text()) if KEPT.exists() else []
 
 
-def is_of(row, trial):
-    "True where a row was measured by a trial's settings; one that came later is taken at its default"
-    same = (row["env"], row["algo"], row["asked"]) == (trial.env, trial.algo, trial.steps)
-    return same and whole(trial.algo, row["settings"]) == trial.whole
-
-
-def runs_of(trial, kept):
-    "The rows of a trial, by seed"
-    return sorted((row for row in kept if is_of(row, trial)), key=lambda row: row["seed"])
-
-
-def share(env, mean):
-    "How far a return has come from chance (0) to a good one (1)"
-    low, high = WORLDS[env]
-    return min(max((mean - low) / (high - low), 0.), 1.)
-
-
-def share_of(trial, kept):
-    "How far the seeds of a trial came, on average; None where there are none"
-    shares = [share(trial.env, row["mean"]) for row in runs_of(trial, kept)]
-    return sum(shares) / len(shares) if shares else None
-
-
-def worth(algo, name, kept):
-    "The mean of a candidate over its tasks; None where it was not measured on all of them"
-    shares = [share_of(trial, kept) for trial in trials(algo) if trial.candidate == name]
-    return None if None in shares else sum(shares) / len(shares)
-
-
 def means(rows):
     "Returns of the seeds of a trial, as text"
     return " ".join(f"{row['mean']:.4g}" for row in rows) or "–"
 
 
+def in_numbers(value):
+    "A worth as text"
+    return "–" if value is None else f"{value:.3f}"
+
+
 def candidate_line(algo, name, kept):
     "One line of the table; nothing where nothing was measured"
-    found = [runs_of(trial, kept) for trial in trials(algo) if trial.candidate == name]
-    seeds = max(map(len, found))
-    if not seeds: return []
-    cells = [means(rows) for rows in found]
-    minutes = sum(row["minutes"] for row in sum(found, [])) / seeds
-    whole_worth = worth(algo, name, kept)
-    return [line([name, *cells, f"{minutes:.1f}", "–" if whole_worth is None else f"{whole_worth:.3f}"])]
+    found = runs_by_task(algo, name, kept)
+    if not any(found.values()): return []
+    cells = [means(rows) for rows in found.values()]
+    return [line([name, *cells, f"{minutes_of(found):.1f}", in_numbers(worth_of(found))])]
 
 
 def told(settings):
@@ -128,8 +67,7 @@ def told(settings):
 
 def head_of(env, steps):
     "Head of a column: the task and its steps, if there are any"
-    name = env.partition("/")[2] or env
-    return f"{name} {steps // 1000}k" if steps else name
+    return f"{short_name(env)} {steps // 1000}k" if steps else short_name(env)
 
 
 def table(algo, kept):
@@ -143,7 +81,14 @@ def table(algo, kept):
     head = line(["candidate", *heads, "CPU min a seed", "worth"])
     others = [f"* {name}: `{told(settings)}`" for name, settings in CANDIDATES[algo].items() if found[name]]
     stands = f"As it stands: `{told(whole(algo, {}))}`; of the others:"
-    return [f"## {algo}", "", head, line(["---"] * (len(heads) + 3)), *rows, "", stands, "", *others, ""]
+    short = short_of_seeds(algo, kept)
+    return [f"## {algo}", "", head, line(["---"] * (len(heads) + 3)), *rows, "", *short, stands, "", *others, ""]
+
+
+def short_of_seeds(algo, kept):
+    "Says so where the defaults have fewer seeds than the rule asks for"
+    places = places_short_of_seeds(runs_by_task(algo, STANDS, kept))
+    return [f"The defaults have fewer seeds on {places} than the {SEEDS} that the rule asks for.", ""] if places else []
 
 
 def told_sets():
@@ -153,17 +98,45 @@ def told_sets():
     return "; ".join(f"{kind} for {', '.join(algos)}" for kind, algos in found.items())
 
 
-WHY_NOT = [                                        # a candidate may be worth more and not be adopted
-    "A candidate takes the place of the defaults where it is worth more by two seeds on all tasks, in about the same",
-    "time; a single seed only sorts out what is clearly worse. So these stay candidates:",
-    "",
-    "* by one seed alone: those of impala, sac, tqc, ppo_kl, prioritised_sweeping, and stream_q's intentional steps;",
-    "  seed for seed they are ahead by less than two seeds of the same settings differ, and impala's long stretches",
-    "  end far below chance on LunarLander, which counts as 0;",
-    "* half as much time again: iqn's *many*, td3's *eager*; twice as much: td3's and tqc's *twice*;",
-    "* *settling*: its step size ends where these runs end, which no default can know;",
-    "* iql's and double_q's *slow*, double_q's *optimistic*: ahead by less than two seeds of the same settings differ.",
-]
+RULE = f"""A candidate takes the place of the defaults where it is worth more
+
+* by at least {SEEDS} seeds on every task, its own and those of the defaults;
+* by more than seeds of the same settings differ, of those that were on all tasks;
+* in at most {LONGER} times the minutes;
+* and without a schedule that ends where these runs end, for no default can know where that is.
+
+A single seed only sorts out what is clearly worse. These are worth more than the defaults, and stay candidates for what
+they miss:
+"""
+
+
+def exceptions(kept):
+    "The table of the candidates that are worth more than the defaults"
+    columns = ("algorithm", "candidate", "worth", "of the defaults", "CPU min", "of the defaults", "misses")
+    lines = [line(columns), line(["---"] * len(columns))]
+    for algo in STEPS:
+        stands = runs_by_task(algo, STANDS, kept)
+        for name, missed in ahead_of_defaults(algo, kept).items():
+            found = runs_by_task(algo, name, kept)
+            worths = [in_numbers(worth_of(runs)) for runs in (found, stands)]
+            minutes = [f"{minutes_of(runs):.1f}" for runs in (found, stands)]
+            lines.append(line([algo, name, *worths, *minutes, "; ".join(missed) or "nothing: it takes the place"]))
+    return lines
+
+
+def seeds_told(kept):
+    "Which algorithms have fewer seeds of their defaults than the rule asks for"
+    places = {algo: places_short_of_seeds(runs_by_task(algo, STANDS, kept)) for algo in STEPS}
+    wholly = [algo for algo, where in places.items() if where == "every task"]
+    partly = [f"{algo} ({where})" for algo, where in places.items() if where and algo not in wholly]
+    enough = sum(not where for where in places.values())
+    return [
+        f"The defaults of {enough} of the {len(places)} algorithms have {SEEDS} seeds or more on every task. Those of",
+        "the others have fewer, too few to choose between close candidates:",
+        "",
+        f"* on every task: {', '.join(wholly) or 'none'};",
+        f"* on some: {', '.join(partly) or 'none'}.",
+    ]
 
 
 def page(kept):
@@ -180,7 +153,10 @@ def page(kept):
         "*Worth* is the mean over the tasks.",
         f"Given data: {told_sets()} (datasets.py).",
         "",
-        *WHY_NOT,
+        RULE,
+        *exceptions(kept),
+        "",
+        *seeds_told(kept),
         "",
     ]
     tables = [text for algo in STEPS for text in table(algo, kept)]

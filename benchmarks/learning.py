@@ -3,23 +3,26 @@
     python benchmarks/learning.py [--only NAME ...] [--long] [--seeds 5] [--again] [--write]
 
 Prints a table of greedy returns (mean of 100 evaluation episodes a seed). --write keeps each seed as it ends in
-benchmarks/results/learning.json, and the page with its curves in learning.md; what stands there already, of tasks
-that have not changed since, is not run again, unless --again says so. Tasks marked as long are run with --long,
-or by name.
+benchmarks/results/learning.json, with every setting that it had, and the page with its curves in learning.md. What
+stands there already is not run again, unless --again says so or the task or a default has changed since. Tasks marked
+as long, all of MuJoCo among them, are run with --long, or by name.
 """
 import argparse
 import json
 import os
+import statistics
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from time import process_time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.learning_page import draw, page
-from benchmarks.learning_tasks import TASKS
+from benchmarks.learning_tasks import TASKS, why_stale
 
 RESULTS = Path(__file__).resolve().parent / "results"
 KEPT = RESULTS / "learning.json"
@@ -46,16 +49,19 @@ def train(task, seed, looks=LOOKS, final=100):
     from rlbench import evaluate
     torch.set_num_threads(1)
     trainer = task.trainer(seed)
-    curve = [(0, evaluate(trainer, 10, seed=2).mean)]
     spent = 0.
+    born = process_time()
+    curve = [(0, evaluate(trainer, 10, seed=2).mean)]
     begun = process_time()
     for count in learn_in_parts(trainer, task.steps, looks) if task.steps else learn_it_all(trainer):
         spent += process_time() - begun
         if task.steps: curve.append((count, evaluate(trainer, 10, seed=2).mean))
         begun = process_time()
     end = evaluate(trainer, final, seed=1)
-    return dict(seed=seed, task=task.told, steps=trainer.steps, updates=trainer.updates, minutes=round(spent / 60, 2),
-                mean=end.mean, std=end.std, length=float(end.lengths.mean()), best=best_return(trainer), curve=curve)
+    looking = process_time() - born - spent
+    return dict(seed=seed, task=task.told, settings=task.whole, steps=trainer.steps, updates=trainer.updates,
+                minutes=round(spent / 60, 2), looking=round(looking / 60, 2), mean=end.mean, std=end.std,
+                length=float(end.lengths.mean()), best=best_return(trainer), curve=curve)
 
 
 def train_one(name, seed):
@@ -83,11 +89,24 @@ def best_return(trainer, episodes=50):
     return float(total / episodes)
 
 
-def read_kept():
-    "{(task, seed): row} of what was measured, as far as the tasks are still the same"
+def read_rows():
+    "{(task, seed): row} of what was measured, however long ago"
     rows = json.loads(KEPT.read_text()) if KEPT.exists() else []
-    same = [row for row in rows if row["name"] in TASKS and row["task"] == TASKS[row["name"]].told]
-    return {(row["name"], row["seed"]): row for row in same}
+    return {(row["name"], row["seed"]): row for row in rows if row["name"] in TASKS}
+
+
+def read_kept():
+    "{(task, seed): row} of what was measured, as far as tasks and defaults are still the same"
+    return {place: row for place, row in read_rows().items() if not why_stale(row)}
+
+
+def quickest(count):
+    "Names of the tasks that a seed takes the fewest minutes of"
+    minutes = {}
+    for (name, _), row in read_rows().items():
+        if row["minutes"] is not None:
+            minutes.setdefault(name, []).append(row["minutes"])
+    return sorted(minutes, key=lambda name: statistics.median(minutes[name]))[:count]
 
 
 def in_order(kept):
@@ -114,9 +133,18 @@ def write(kept):
     put({KEPT: as_lines(in_order(kept)), RESULTS / "learning.md": page(in_order(kept))})
 
 
+def end_with_parent():
+    "End this process when its parent is gone, however that ended"
+    def watch():
+        parent_process().join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
+
+
 def measure(jobs, workers, one=train_one):
-    "Rows of the table as they are ready"
-    with ProcessPoolExecutor(workers) as pool:
+    "Rows of the table as they are ready; the workers end with this process"
+    with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool:
         for done in as_completed([pool.submit(one, *job) for job in jobs]):
             row = done.result()
             print(f"  {row['name']} seed {row['seed']}: {row['mean']:.1f} ± {row['std']:.1f} after {row['steps']:,} "
@@ -135,11 +163,14 @@ def main():
     args = args.parse_args()
 
     names = args.only or [name for name, task in TASKS.items() if args.long or not task.long]
-    kept = read_kept()
+    rows = read_rows() if args.write else {}
+    stale = {place: why_stale(row) for place, row in rows.items() if why_stale(row)}
     jobs = [(name, seed) for name in names for seed in range(args.seeds)]
-    missing = [job for job in jobs if args.again or not args.write or job not in kept]
+    missing = [job for job in jobs if args.again or job not in rows or job in stale]
+    for job in missing:
+        if job in stale:
+            print(f"  {job[0]} seed {job[1]} was {stale[job]}", flush=True)
     print(f"{len(missing)} of {len(jobs)} runs to make", flush=True)
-    rows = {} if not args.write else kept
     for row in measure(missing, args.workers):
         rows[row["name"], row["seed"]] = row
         if args.write: write(rows)

@@ -1,5 +1,6 @@
 "What is trained where, for how long, and what is expected: a line of the learning table each"
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
 
 from rlbench.training.presets import GAMES_REMEMBERED, preset_for
 
@@ -8,6 +9,14 @@ ZOO_DQN = SOLVED + "; rl-zoo3's DQN: 500 within 50,000 steps, one run"
 ZOO_PPO = SOLVED + "; rl-zoo3's PPO: 500 within 100,000 steps, one run"
 NO_PEER = SOLVED + "; no library publishes one"
 RLLIB_PG = "RLlib's policy gradient, within 100,000 steps"
+
+
+def whole(algo, settings):
+    "Every setting of an algorithm, its defaults with these instead"
+    from rlbench.algos.algorithm import get
+    cls = get(algo)
+    found = dict(num_envs=cls.num_envs) | asdict(cls()) | settings
+    return json.loads(json.dumps(found, default=str))     # as a row has them that was read
 
 
 @dataclass(frozen=True)
@@ -21,7 +30,7 @@ class Task:
     settings: dict = field(default_factory=dict)   # everything else is at its default
     preset: str | None = None
     memory: str | None = None                      # name of the data set that is given, see datasets.py
-    long: bool = False                             # run only when asked for by name, or by --long
+    long: bool = False                             # run only when asked for by name, or by --long; all of MuJoCo
     note: str = ""                                 # what was tried, where it is not reached
 
     def trainer(self, seed):
@@ -32,10 +41,20 @@ class Task:
         return Trainer(self.env, self.algo, seed=seed, memory=memory, preset=self.preset, traced=True, **self.settings)
 
     @property
-    def told(self):
-        "All that decides what comes out, in words"
+    def chosen(self):
+        "The settings that are not left at their defaults"
         found = preset_for(self.preset, self.env, self.algo).settings if self.preset else {}
-        chosen = [f"{name}={value!r}" for name, value in (found | self.settings).items()]
+        return found | self.settings
+
+    @property
+    def whole(self):
+        "Every setting, the defaults too"
+        return whole(self.algo, self.chosen)
+
+    @property
+    def told(self):
+        "What is trained where and how, in words; everything else is at its default"
+        chosen = [f"{name}={value!r}" for name, value in self.chosen.items()]
         given = [f"from {self.memory}"] if self.memory else []
         return ", ".join([self.env, self.algo, f"{self.steps:,} steps", *given, *chosen])
 
@@ -90,7 +109,7 @@ FAMILIES = {
         "stream-ac-cartpole": tuned("CartPole-v1", "stream_ac", 475, NO_PEER),
         "stream-ac-acrobot": tuned("Acrobot-v1", "stream_ac", -100, NO_PEER),
         "stream-ac-pendulum": tuned("Pendulum-v1", "stream_ac", -250, "RLlib's SAC, in ten times the steps"),
-        "stream-ac-inverted": tuned("InvertedPendulum-v5", "stream_ac", 950, NO_PEER),
+        "stream-ac-inverted": tuned("InvertedPendulum-v5", "stream_ac", 950, NO_PEER, long=True),
     },
     "values": {
         "dqn-defaults": tuned("CartPole-v1", "dqn", 475, ZOO_DQN),
@@ -241,3 +260,19 @@ FAMILIES = {
 }
 TASKS = {name: task for tasks in FAMILIES.values() for name, task in tasks.items()}
 FAMILY = {name: family for family, tasks in FAMILIES.items() for name in tasks}
+
+
+def otherwise(row):
+    "{setting: (then, now)} where its task has others today than a row was made with; one that came later: its default"
+    task = TASKS[row["name"]]
+    then = whole(task.algo, row["settings"])
+    now = task.whole
+    return {name: (then.get(name), now.get(name)) for name in then | now if then.get(name) != now.get(name)}
+
+
+def why_stale(row):
+    "Why a row has to be made again, in words; nothing where it stands"
+    if "settings" not in row: return "made with settings that nobody wrote down"
+    if row["task"] != TASKS[row["name"]].told: return f"made as {row['task']}"
+    changes = [f"{name}={then!r}, now {now!r}" for name, (then, now) in otherwise(row).items()]
+    return f"made with {'; '.join(changes)}" if changes else ""
