@@ -467,3 +467,14 @@ def test_data_of_every_kind_are_learned_from(terminal, tmp_path, monkeypatch):
     assert updates == [5] * len(kinds)
     status, _, err = terminal("train", "CartPole-v1", "bc", "--memory", "none/such-v0", "--folder", tmp_path / "runs")
     assert status != 0 and len(err.splitlines()) == 1
+
+
+def test_lines_of_more_bits_are_learned_from(terminal, tmp_path):
+    shown = demonstrations("CartPole-v1", 1, steps=60)
+    for name in ("obs", "next_obs"):
+        shown.places[name] = shown.places[name].astype(np.float64)
+    write_lines(tmp_path / "wide.jsonl", shown)
+    for algo in ("bc", "iql", "discrete_cql"):
+        words = ["--memory", tmp_path / "wide.jsonl", "--updates", 3, "--folder", tmp_path / "runs", "--quiet"]
+        status, _, err = terminal("train", "CartPole-v1", algo, *words)
+        assert status == 0, err

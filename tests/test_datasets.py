@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rlbench import Trainer
 from rlbench.buffers import datasets
 from rlbench.buffers.datasets import (
-    digest, filtered, from_minari, layout, load_ring, merged, read_lines, save_ring, subset, to_minari, write_lines)
+    digest, filtered, from_minari, layout, load_ring, merged, read_lines, returns_in, save_ring, subset, to_minari,
+    write_lines)
 from rlbench.buffers.frames import Frames
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.sequences import Reservoir
@@ -269,6 +270,17 @@ def test_files_of_other_memories_are_not_taken_for_plain_rings(tmp_path):
     assert load_ring(tmp_path / "a.rlb").rows.obs.shape == (1, 1, 2, 1)
 
 
+@pytest.mark.parametrize("version", [0, 2, 9, "1", None])
+def test_lines_of_another_version_are_refused(tmp_path, version):
+    path = tmp_path / "rows.jsonl"
+    write_lines(path, fill(9, 1, 9, 0)[0])
+    head, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps(dict(json.loads(head), version=version)), *lines]))
+    with pytest.raises(FileProblem, match=f"version {version!r} of such files, expected version 1"):
+        read_lines(path)
+
+
+
 # ---- Minari
 
 def test_a_missing_package_is_named(monkeypatch):
@@ -316,6 +328,20 @@ def test_minari_episodes_become_rows():
     assert (data.obs.pair["1"].shape, data.obs.pair["0"].shape) == ((5,), (5, 2))
     assert data.term.tolist() == [False, False, True, False, False]
     assert data.trunc.tolist() == [False] * 4 + [True]
+
+
+def test_an_episode_without_an_end_does_not_go_on_in_the_next_one():
+    def episode(start, n, term):
+        obs = dict(place=np.arange(start, start + n + 1), pair=(np.zeros((n + 1, 2)), np.ones(n + 1)))
+        ends = np.arange(n) == n - 1
+        return Episode(obs, np.arange(n), np.full(n, 10. ** (start // 10)), ends & term, ends & False)
+
+    ring = from_minari(Dataset([episode(0, 4, False), episode(10, 3, False), episode(20, 2, True)]))
+    assert ring.places.trunc.tolist() == [False, False, False, True, False, False, True, False, False]
+    assert ring.places.term.tolist() == [False] * 8 + [True]
+    assert returns_in(ring).tolist() == [4, 30, 200]
+    _, alive = ring.ahead(ring.latest(), 3)
+    assert alive.sum(0).tolist() == [3, 3, 2, 1, 3, 2, 1, 2, 1]
 
 
 def cut_at_jumps(rows):

@@ -89,6 +89,20 @@ def test_parts_of_an_observation_are_edited_by_name():
     assert not wb.trainer.learner.memory.places["obs"][name][3].any()
 
 
+def test_an_action_that_a_row_forbids_is_not_written():
+    wb = bench("rlbench/Forbidden-v0", learning_starts=30).step("step", 40)
+    memory = wb.trainer.learner.memory
+    barred = int(memory.places["obs"]["action_mask"][3].argmin())
+    before = wb.trainer.digest()
+    with pytest.raises(ConfigError, match="what is written does not fit .* own action_mask forbids"):
+        wb.edit(3, act=barred)
+    rows = memory.gather(memory.latest())
+    rows.act[:] = rows.obs["action_mask"].argmin(-1)
+    with pytest.raises(ConfigError, match="the action in row 0 is one that the row's own action_mask forbids"):
+        wb.inject(rows)
+    assert wb.trainer.digest() == before
+
+
 def test_more_rows_than_there_are_places_are_refused():
     wb = bench(buffer_size=60).step("step", 30)
     flags = dict.fromkeys(("term", "trunc"), np.zeros(100, bool))

@@ -1,19 +1,23 @@
 "Learning from what is given: data sets that are the same every time, and methods that do better than they"
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.datasets import RECIPES, Recipe, check_same, dataset, episodes_told, played
-from rlbench import Trainer, load
+from rlbench import Trainer, load, record
 from rlbench.algos.algorithm import algorithms, get
 from rlbench.algos.awr import advantage_weights, judged_returns, rows_in_time
 from rlbench.algos.cql import box_gap, value_gap
 from rlbench.algos.iql import expectile_loss
-from rlbench.buffers.datasets import digest, load_ring
+from rlbench.buffers.datasets import digest, load_ring, read_lines, subset, write_lines
 from rlbench.buffers.ring import Ring
-from rlbench.core.batch import Batch
+from rlbench.core.batch import Batch, columns, each
+from rlbench.core.spaces import SpaceProblem, Spec
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
+from rlbench.policies.encoders import Normaliser
+from rlbench.training.learner import NotFinite
 
 
 # ---- data sets
@@ -228,3 +232,177 @@ def test_data_of_two_environments_teach_who_acts_in_any_number(name, num_envs):
     trainer = Trainer("CartPole-v1", name, memory=shown, num_envs=num_envs, **how)
     trainer.until("step", 20)
     assert trainer.updates and trainer.steps == trainer.learner.steps == trainer.env.steps > 0
+
+
+# ---- what is given and does not fit as it is
+
+def widened(ring, *names):
+    "The same rows; these columns, parts included, with 64 bits for every number"
+    rows = subset(ring, ring.latest()).rows
+    wide = dict(f=np.float64, i=np.int64, u=np.int64, b=bool)
+    for name in names:
+        rows[name] = each(lambda column: column.astype(wide[column.dtype.kind]), Batch(it=rows[name]))["it"]
+    made = Ring(len(rows), 1)
+    made.extend(rows)
+    return made
+
+
+def weights_of(env, name, given):
+    "All weights after three updates, in one row"
+    how = dict(n_steps=8) if name == "gail" else {}
+    trainer = Trainer(env, name, memory=given, hidden=(8,), seed=0, **how).run(updates=3)
+    return torch.cat([weight.detach().flatten() for weight in trainer.learner.nets.parameters()])
+
+
+EITHER = dict.fromkeys(("bc", "awr", "iql", "gail"), ("CartPole-v1", "Pendulum-v1"))
+FITTING = EITHER | dict(discrete_cql=("CartPole-v1",), td3_bc=("Pendulum-v1",), cql=("Pendulum-v1",))
+
+
+@pytest.mark.parametrize("name, env", [(name, env) for name, envs in FITTING.items() for env in envs])
+def test_numbers_of_more_bits_teach_the_same(name, env):
+    given = played(Recipe(env, RECIPES[env.split("-")[0].lower() + "-mixed"].players, 60, "", (0, 0)))
+    wide = widened(given, "obs", "act", "next_obs")
+    before = digest(wide)
+    expected = weights_of(env, name, widened(given))
+    assert torch.equal(weights_of(env, name, wide), expected)
+    assert torch.equal(weights_of(env, name, widened(given, "act")), expected)
+    assert digest(wide) == before                          # what is given stays as it is
+
+
+class Parts(gym.Env):
+    "Observations and actions of several parts"
+    observation_space = gym.spaces.Dict(
+        view=gym.spaces.Box(0, 255, (3,), np.uint8),
+        pair=gym.spaces.Tuple([gym.spaces.Box(-1, 1, (2,)), gym.spaces.Discrete(3)]))
+    action_space = gym.spaces.Tuple([gym.spaces.Discrete(2, start=1), gym.spaces.Box(-1, 1, (1,))])
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.seen(), {}
+
+    def step(self, act):
+        return self.seen(), 1., bool(self.np_random.random() < .2), False, {}
+
+    def seen(self):
+        x = self.np_random.random(3)
+        return dict(view=(255 * x).astype(np.uint8), pair=(x[:2].astype(np.float32), np.int64(3 * x[2])))
+
+
+@pytest.fixture(scope="module")
+def parts():
+    "A task of several parts, and what somebody did there"
+    env = "tests/OfflineParts-v0"
+    gym.register(env, Parts)
+    yield env, record(Trainer(env, "ppo", hidden=(8,)), episodes=12)
+    del gym.registry[env]
+
+
+@pytest.mark.parametrize("name", ["bc", "awr", "iql", "gail"])
+def test_parts_of_more_bits_teach_the_same(parts, name, tmp_path):
+    env, given = parts
+    wide = widened(given, "obs", "act", "next_obs")
+    assert {str(column.dtype) for _, column in columns(wide.places.obs)} == {"float64", "int64"}
+    write_lines(tmp_path / "wide.jsonl", wide)
+    expected = weights_of(env, name, given)
+    assert torch.equal(weights_of(env, name, wide), expected)
+    assert torch.equal(weights_of(env, name, read_lines(tmp_path / "wide.jsonl")), expected)
+
+
+def test_a_number_that_a_type_has_not_is_refused(parts):
+    env, given = parts
+    for part, value in dict(view=256, pair=1e300).items():
+        wide = widened(given, "obs", "act", "next_obs")
+        column = wide.places.obs[part] if part == "view" else wide.places.obs[part]["0"]
+        column[5, 1] = value
+        with pytest.raises(ConfigError, match=rf"its obs\.{part}\S* hold .* in row 5, expected those of"):
+            Trainer(env, "bc", memory=wide)
+
+
+def test_a_next_observation_has_the_shape_of_an_observation():
+    given = widened(swung())
+    given.places["next_obs"] = given.places["next_obs"][:, :2]
+    with pytest.raises(ConfigError, match=r"its next_obs have shapes \(2,\), those of"):
+        Trainer("Pendulum-v1", "iql", memory=given)
+
+
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_who_goes_on_writing_writes_into_a_copy_of_other_types(name):
+    shown = Trainer("CartPole-v1", "dqn", num_envs=1, hidden=(4,)).run(steps=60).learner.memory
+    wide = widened(shown, "obs", "next_obs")
+    before = digest(wide)
+    how = dict(num_envs=1, hidden=(8,), learning_starts=10, batch_size=8)
+    trainer = Trainer("CartPole-v1", name, memory=wide, **how).run(steps=5)
+    assert trainer.updates and trainer.learner.memory.places.obs.dtype == np.float32
+    assert digest(wide) == before
+
+
+@pytest.fixture(scope="module")
+def crossing():
+    "What somebody did where not all is allowed, and the same rows with what was not"
+    ring = record(Trainer("rlbench/Forbidden-v0", "ppo", num_envs=2), episodes=5)
+    wrong = ring.twin()
+    wrong.places.act[7] = wrong.places.obs["action_mask"][7].argmin()
+    return ring, wrong
+
+
+@pytest.mark.parametrize("name", ["bc", "awr", "iql", "discrete_cql", "gail", "dqn"])
+def test_what_a_mask_forbids_is_not_learned_from(crossing, name):
+    right, wrong = crossing
+    how = dict(num_envs=1, hidden=(8,))
+    Trainer("rlbench/Forbidden-v0", name, memory=right, **how)
+    with pytest.raises(ConfigError, match="the action in row 7 is one that the row's own action_mask forbids"):
+        Trainer("rlbench/Forbidden-v0", name, memory=wrong, **how)
+
+
+@pytest.mark.parametrize("name", ["bc", "awr", "iql"])
+def test_a_loss_that_is_infinite_stops_a_run(crossing, name):
+    "Its gradient is not: what is forbidden is as unlikely whatever the weights are"
+    right, wrong = crossing
+    trainer = Trainer("rlbench/Forbidden-v0", name, memory=right, hidden=(8,))
+    trainer.learner.memory.places.act[:] = wrong.places.obs["action_mask"].argmin(-1)
+    with pytest.raises(NotFinite, match="the loss of (all|policy) of agent is inf; of the parts of the loss nll"):
+        trainer.run(updates=20)
+
+
+@pytest.mark.parametrize("name, beta", [("awr", 100.), ("iql", 30.)])
+def test_weights_without_a_limit_are_named_where_they_run_away(name, beta):
+    given = played(RECIPES["cartpole-mixed"])
+    trainer = Trainer("CartPole-v1", name, memory=given, hidden=(8,), beta=beta, max_weight=None, seed=0)
+    with pytest.raises(NotFinite, match="A row counts .* times: set max_weight, or a smaller beta"):
+        trainer.run(updates=200)
+
+
+@pytest.mark.parametrize("actions", [gym.spaces.Discrete(3, start=1), gym.spaces.MultiDiscrete([2, 3]),
+                                     gym.spaces.MultiBinary(3)])
+@pytest.mark.parametrize("name", ["discrete_cql", "td3_bc", "cql"])
+def test_who_is_named_instead_learns_from_a_memory_too(name, actions):
+    spec = Spec(gym.spaces.Box(-1, 1, (2,)), actions, 1)
+    with pytest.raises(SpaceProblem, match="try iql or bc$"):
+        get(name)().nets(spec, None)
+    for other in ("iql", "bc"): get(other)().nets(spec, None)
+
+
+@pytest.mark.parametrize("name", ["bc", "iql", "cql"])
+def test_a_schedule_where_no_steps_are_taken(name):
+    with pytest.raises(ConfigError, match="lr = .*expected a number .*and no schedule: those go by environment steps"):
+        Trainer("CartPole-v1", name, memory=Ring(4, 1), lr="linear(0.001, 0, 1000)")
+
+
+def test_who_has_nobody_to_imitate_says_so():
+    trainer = Trainer("CartPole-v1", "gail", memory=Ring(4, 1), n_steps=8, hidden=(4,))
+    with pytest.raises(ValueError, match="gail: the memory that is given is empty, there is nobody to imitate"):
+        trainer.run(updates=1)
+
+
+@pytest.mark.parametrize("body", ["mlp", "layer_norm"])
+def test_a_judge_sees_what_the_policy_sees(body):
+    given = played(RECIPES["cartpole-expert"])
+    how = dict(n_steps=16, hidden=(8,), body=body, seed=0)
+    trainer = Trainer("CartPole-v1", "gail", memory=given, normalize_obs=True, **how).run(updates=100)
+    nets = trainer.learner.nets
+    usual = nets.usual[0]
+    assert [one for one in nets.judge.modules() if isinstance(one, Normaliser)] == [usual]
+    rows = trainer.learner.last.batch
+    real = trainer.learner.algo.real(nets, rows)
+    usual[0].update(1000 + rows.obs)                       # what is usual has become something else
+    assert not torch.allclose(trainer.learner.algo.real(nets, rows), real)

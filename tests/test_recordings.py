@@ -154,6 +154,25 @@ def test_a_recording_is_true_whenever_its_writer_is_killed(
     writer.check(open_recording(folder / "a"), crashed=False)
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_an_episode_of_before_does_not_go_on_in_a_recording_that_was_opened(tmp_path, closed):
+    def of(t):
+        no = np.zeros(2, bool)
+        return Batch(rew=np.array([t, t]), term=np.array([t == 3, False]), trunc=no)
+
+    recorder = start_recording(tmp_path / "a", 20, 2, 2)
+    for t in range(4): recorder.add(of(t))
+    if closed: recorder.close()
+    read = open_recording(tmp_path / "a")
+    assert not read.rows.trunc.any()                       # who only reads changes nothing
+    again = open_recording(tmp_path / "a")
+    for t in (8, 9): again.add(of(t))
+    again.close()
+    found = open_recording(tmp_path / "a").rows[:6]
+    assert found.rew[:, 0].tolist() == [0, 1, 2, 3, 8, 9]
+    assert found.trunc.tolist() == [[False, number == 3] for number in range(6)]
+
+
 def test_what_a_crash_made_doubtful_is_trusted_again_once_it_is_written_over(tmp_path):
     recorder = start_recording(tmp_path / "a", 10, 1, 3)
     writer = Writer(1, seed=0)
@@ -327,3 +346,15 @@ def test_parts_of_observations_and_actions_are_looked_at(tmp_path, name, value):
     dict(columns(ring.places))[name][2] = value
     with pytest.raises(ConfigError, match=f"its {name} hold {value} in row 2, expected"):
         memory_for(get("dqn")(), spec, ring)
+
+
+def test_a_recording_of_other_types_is_not_gone_on_with(tmp_path):
+    recorder = start_recording(tmp_path / "a", 20, 1, 2)
+    obs = np.zeros((1, 4))
+    no = np.zeros(1, bool)
+    for _ in range(9):
+        recorder.add(Batch(obs=obs, act=np.zeros(1, int), rew=np.ones(1), term=no, trunc=no, next_obs=obs))
+    with pytest.raises(ConfigError, match="has obs of float64, and those of .* are float32; give its rows"):
+        Trainer("CartPole-v1", "dqn", num_envs=1, memory=recorder)
+    taken = Trainer("CartPole-v1", "dqn", num_envs=1, memory=recorder.twin()).learner.memory
+    assert (taken.places.obs.dtype, recorder.places.obs.dtype) == (np.float32, np.float64)

@@ -87,4 +87,4 @@ class AWR(Valued, AWRSettings):
         ent = pi.entropy()
         v_loss = (self.values(nets, batch.obs) - batch.ret)**2
         loss = (batch.weight * nll).mean() - self.ent_coef * ent.mean() + self.vf_coef * v_loss.mean()
-        yield "all", loss, dict(nll=nll, ent=ent, v_loss=v_loss)
+        yield "all", loss, dict(nll=nll, weight=batch.weight, ent=ent, v_loss=v_loss)

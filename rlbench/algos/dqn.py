@@ -161,12 +161,12 @@ class ReplayedQ(Replaying, Renewing):
             own["priorities"].update(*self.urgency(taken))
 
 # %% ../../nbs/4_algos/430_dqn.ipynb #2078f098
-def count_actions(name, # of the algorithm that asks
-                  spec):
+def count_actions(algo, spec):
     "How many actions there are; SpaceProblem where they are not numbered from 0, or a mask does not fit them"
     actions = spec.action_space
     if not isinstance(actions, gym.spaces.Discrete) or actions.start:
-        raise SpaceProblem(f"{name} needs Discrete actions that start at 0, got {actions}; try ppo")
+        others = "iql or bc" if algo.offline else "ppo"
+        raise SpaceProblem(f"{algo.name} needs Discrete actions that start at 0, got {actions}; try {others}")
     has_mask(spec.observation_space, actions, int(actions.n))
     return int(actions.n)
 
@@ -187,7 +187,7 @@ class ComparedQ:
         return MLP(space, outputs=actions, gain=1., generator=rng, activation="relu", **self.body_for(space, rng))
 
     def nets(self, spec, rng):
-        q = self.network(spec.observation_space, count_actions(self.name, spec), rng)
+        q = self.network(spec.observation_space, count_actions(self, spec), rng)
         return nn.ModuleDict(dict(q=q, target=copy.deepcopy(q).requires_grad_(False)))
 
     def judged(self, nets, rows, noise):

@@ -16,6 +16,7 @@ from .ppo import PPO
 from ..core.batch import Batch
 from ..core.schedules import Schedule
 from ..core.settings import hp
+from ..policies.encoders import Normaliser
 
 # %% ../../nbs/4_algos/455_gail.ipynb #1a832781
 def judge_loss(real_shown, # (B,) logits of the expert's rows
@@ -46,7 +47,8 @@ class WithJudge(GAILSettings):
 
     def nets(self, spec, rng):
         nets = super().nets(spec, rng)
-        nets["judge"] = any_critics(self, spec, rng, heads=1)
+        seen = [part for part in nets.usual if isinstance(part, Normaliser)]
+        nets["judge"] = any_critics(self, spec, rng, 1, *seen)     # it sees what the policy sees
         return nets
 
     def groups(self, nets):
@@ -69,6 +71,8 @@ class GAIL(WithJudge):
     def draw(self, memory, own, fresh, rng):
         drawn = super().draw(memory, own, fresh, rng)
         expert = own["shown"]
+        if not len(expert):
+            raise ValueError(f"{self.name}: the memory that is given is empty, there is nobody to imitate")
         rows = expert.gather(expert.uniform(rng, len(drawn.index)))
         return Batch(drawn, shown=Batch(obs=rows.obs, act=rows.act))
 

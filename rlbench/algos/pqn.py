@@ -50,7 +50,7 @@ class ActingPQN(PQNSettings):
     draw = PPO.draw
 
     def nets(self, spec, rng):
-        actions = count_actions(self.name, spec)
+        actions = count_actions(self, spec)
         body = self.body_for(spec.observation_space, rng)
         q = MLP(spec.observation_space, outputs=actions, gain=1., generator=rng, activation="relu", **body)
         return nn.ModuleDict(dict(q=q))

@@ -119,7 +119,7 @@ class RecurrentQ(ReplayedQ):
     num_envs = 8
 
     def nets(self, spec, rng):
-        actions = count_actions(self.name, spec)
+        actions = count_actions(self, spec)
         space = spec.observation_space
         kind = dict(units=self.memory_size, kind=self.cell, dueling=self.dueling)
         q = MemoryQ(space, actions=actions, generator=rng, **kind, **self.body_for(space, rng))

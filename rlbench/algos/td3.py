@@ -58,7 +58,7 @@ def box_of(algo, spec):
     "The action space, which must be a Box; SpaceProblem where it is not"
     space = spec.action_space
     if isinstance(space, gym.spaces.Box): return space
-    others = "iql or discrete_cql" if algo.offline else "ppo, dqn or sac"
+    others = "iql or bc" if algo.offline else "ppo, dqn or sac"
     raise SpaceProblem(f"{algo.name} needs actions in a Box, got {space}; try {others}")
 
 # %% ../../nbs/4_algos/4435_td3.ipynb #62bccba9

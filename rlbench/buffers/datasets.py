@@ -251,6 +251,9 @@ def read_head(path, file):
     if not isinstance(head, dict) or head.get("format") != "rlbench rows" or not {"rows", "columns"} <= head.keys():
         raise FileProblem(f'{path}: the first line must say {{"format": "rlbench rows", '
                           '"version": 1, "rows": …, "columns": {name: [type, shape], …}}')
+    if head.get("version", 1) != 1:
+        raise FileProblem(f"{path}: version {head['version']!r} of such files, expected version 1; newer ones need a "
+                          "newer rlbench")
     return head
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #aca0b248
@@ -406,14 +409,17 @@ def to_minari(ring, name, # "folder/name-v0"
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #815d3dc7
 def rows_of_episode(episode, observation_space, action_space):
-    "An episode of a Minari data set as rows (T, ...)"
+    "An episode of a Minari data set as rows (T, ...), cut at its last where it has no end"
     obs = as_columns(observation_space, episode.observations)
+    term = np.asarray(episode.terminations, bool)
+    trunc = np.array(episode.truncations, bool)
+    trunc[-1:] |= ~term[-1:]
     return Batch(
         obs=each(lambda column: column[:-1], obs),
         act=as_columns(action_space, episode.actions),
         rew=np.asarray(episode.rewards, np.float32),
-        term=np.asarray(episode.terminations, bool),
-        trunc=np.asarray(episode.truncations, bool),
+        term=term,
+        trunc=trunc,
         next_obs=each(lambda column: column[1:], obs),
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from .datasets import (check_counts, check_shapes, check_whole, from_minari, load_ring, minari_package,
                                       read_lines, save_ring, set_column, to_minari, write_lines)
-from .ring import Ring
+from .ring import Ring, cut_newest
 from ..core.batch import Batch, columns, each
 from ..core.state import FileProblem, reading, write_text
 from ..core.words import ConfigError, path_of
@@ -47,6 +47,7 @@ class Recorder(Ring):
         self.block = block
         self.noted = 0                                    # rows added when the positions were last noted
         self.writing = False                              # may there be rows since?
+        self.opened = False                               # do the next rows come from another environment?
 
     @property
     def risk(self):
@@ -55,7 +56,7 @@ class Recorder(Ring):
 
     def add(self, row, valid=np.True_):
         "Write one transition of every environment that made one; row has axes (N, ...) -> how many"
-        if not self.writing: self.note(writing=True)
+        if not self.writing: self.go_on()
         count = super().add(row, valid)
         if self.added - self.noted >= self.block: self.note(writing=True)
         return count
@@ -63,6 +64,12 @@ class Recorder(Ring):
     def extend(self, rows):
         "Write T steps of every environment, rows have axes (T, N, ...), noted on the way -> how many"
         return sum(self.add(rows[t]) for t in range(len(rows)))
+
+    def go_on(self):
+        "Rows are written from now on; in a recording that was opened they continue no episode"
+        if self.opened and "trunc" in self.places: cut_newest(self)
+        self.opened = False
+        self.note(writing=True)
 
     def note(self, writing):
         "Write the columns to the disk, then the positions"
@@ -204,6 +211,7 @@ def open_recording(folder):
     recorder.written = noted["written"]
     recorder.forgotten = noted["forgotten"]
     recorder.noted = recorder.added
+    recorder.opened = True
     if noted["writing"]:
         trusted = recorder.capacity - recorder.risk
         recorder.forgotten = np.maximum(recorder.forgotten, recorder.written - trusted)

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['WORDS', 'hp', 'kinds_of', 'range_words', 'kinds_words', 'Setting', 'owner_of', 'told_of', 'check_default',
            'fields_of', 'as_number', 'fits', 'entries', 'whole_number', 'check_function', 'check_keywords',
-           'check_flags', 'numbers_of', 'allows', 'check', 'parse_value', 'plain', 'to_plain', 'from_plain', 'changed']
+           'check_flags', 'numbers_of', 'allows', 'is_schedule', 'check', 'parse_value', 'plain', 'to_plain',
+           'from_plain', 'changed']
 
 # %% ../../nbs/0_core/04_settings.ipynb #dd46651a
 import ast
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .schedules import Schedule, flaw, parse_schedule
+from .schedules import SCHEDULES, Schedule, flaw, parse_schedule
 from .spaces import LARGEST
 from .words import ConfigError, unknown
 
@@ -221,6 +222,10 @@ def in_short(value):
     except ValueError: return "a number of thousands of digits"
 
 # %% ../../nbs/0_core/04_settings.ipynb #dc08d8c2
+def is_schedule(value):
+    "True for a schedule, and for a text that begins like one"
+    return isinstance(value, Schedule) or (isinstance(value, str) and value.partition("(")[0] in SCHEDULES)
+
 def check(setting, value):
     "The value as the field holds it; ConfigError says what was expected"
     exact = type(value) in setting.kinds
@@ -233,6 +238,8 @@ def check(setting, value):
     if fit and not wrong and allows(setting, fit[0]): return fit[0]
     came = str(value) if isinstance(value, Schedule) else in_short(value)
     expected = wrong or f"expected {setting.expected} ({setting.doc})"
+    if is_schedule(value) and Schedule not in setting.kinds:
+        expected += ", and no schedule: those go by environment steps"
     raise ConfigError(f"{setting.name} = {came}: {expected}")
 
 # %% ../../nbs/0_core/04_settings.ipynb #bfe395f6

@@ -26,7 +26,7 @@ from ..core.forms import told_form
 from ..core.settings import fits, whole_number
 from ..core.words import ConfigError, unknown
 from ..policies.encoders import encoder
-from .actor import Policy, to_tensors
+from .actor import Policy, as_batch, to_tensors
 from .checkpoints import trainer_of
 
 # %% ../../nbs/6_training/651_estimate.ipynb #fb934b63
@@ -286,6 +286,7 @@ class Estimate:
 def actor_chances(actor, greedy, obs):
     "Probabilities (B, A) of an actor's actions; ConfigError where it has none to tell"
     twin = actor.twin(np.random.default_rng(0))
+    obs, _ = as_batch(obs, actor.spec.observation_space)  # in its types
     if greedy:
         return np.eye(int(actor.spec.action_space.n))[twin.act(obs, greedy=True)[0]]
     with torch.no_grad():

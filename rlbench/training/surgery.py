@@ -19,7 +19,7 @@ from ..buffers.surgery import copy_rows, cut_rows, marked, put_rows, rows_given
 from ..core.batch import Batch
 from ..core.settings import fits
 from ..core.state import snapshot
-from .learner import acted_by_hand, check_held
+from .learner import acted_by_hand, check_allowed, check_held
 
 # %% ../../nbs/6_training/616_surgery.ipynb #133d16b9
 def check_operable(learner):
@@ -114,7 +114,9 @@ def rows_from(learner, given): # columns {name: (n, ...)}, a memory, or the name
     if learner.memory.places is None:
         raise ValueError("an empty memory has no rows yet, and knows no columns: take a step first")
     rows = rows_given(learner.memory, given)
-    check_held(poured([rows], len(rows.term)), learner.actor.spec)
+    one = poured([rows], len(rows.term))
+    check_held(one, learner.actor.spec)
+    if learner.settings.masked: check_allowed(one, learner.actor.spec)
     return rows
 
 # %% ../../nbs/6_training/616_surgery.ipynb #060864dc

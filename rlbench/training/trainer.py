@@ -25,6 +25,7 @@ from .checks import check_state, rehearse
 from .doctor.diagnosis import diagnose
 from .meanings import explained
 from .interrupts import StopOnInterrupt, Undivided
+from .learner import check_weights
 from .rule import UNITS
 from .setup import (as_told, cast_for, change, check_complete, check_scale, check_world, checked_config,
                                     checked_source, config_for, envs_for, go_on_by, memories_for,
@@ -124,6 +125,7 @@ class Stepwise(Undivided):
                 if event: goal.show(event)
                 elif not self.learn_again(unit.removesuffix("s")): break
                 interrupt.check()
+        for learner in self.learners.values(): check_weights(learner)
         return self
 
 # %% ../../nbs/6_training/64_trainer.ipynb #3b3a8512

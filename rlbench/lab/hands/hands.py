@@ -27,7 +27,7 @@ from .taking_over import act_by_hand, place_by_hand, tune_by_hand
 from .uses import WhyDrawn, counted_again, uses_of
 from ...training.evaluate import evaluate
 from ...training.hindsight import value_against_return
-from ...training.learner import check_held
+from ...training.learner import check_allowed, check_held
 from ...training.visits import chosen_one
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #c5fd5ac5
@@ -128,7 +128,10 @@ def check_entries(learner, row, entries):
     for name, entry in entries.items():
         if name in dict(columns(rows)):
             set_column(rows, name, entry.reshape(get_column(rows, name).shape))
-    check_held(poured([rows], len(rows.term)), learner.actor.spec, "what is written")
+    written = poured([rows], len(rows.term))
+    check_held(written, learner.actor.spec, "what is written")
+    if learner.settings.masked:
+        check_allowed(written, learner.actor.spec, "what is written")
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #1e0987dd
 def edit_rows(learner, which, changes):
