@@ -174,13 +174,13 @@ def test_given_data(terminal, tmp_path):
     status, out, err = terminal("train", "CartPole-v1", "bc", "--resume", "--updates", 8, "--quiet")
     assert "nothing more will be learned" not in out
     assert (status, err) == (0, "") and "0 steps, 8 updates" in out
-    for wrong, wanted in ((args, "say how many updates"), ((*args, "--steps", 5, "--updates", 5), "give one of them")):
-        status, _, err = terminal(*wrong, "--run-id", "b")
-        assert status == 2 and wanted in err and len(err.splitlines()) == 1
+    status, _, err = terminal(*args, "--steps", 5, "--updates", 5, "--run-id", "b")
+    assert status == 2 and "give one of them" in err and len(err.splitlines()) == 1
     status, _, err = terminal("train", "CartPole-v1", "bc", "--memory", "none.rlb", "--updates", 5, "--run-id", "b")
     assert status == 2 and "none.rlb: no such file" in err and not (tmp_path / "runs" / "b").exists()
-    status, out, err = terminal(*args, "--set", "n_epochs=1", "--updates", 999, "--run-id", "c")
-    assert (status, err) == (0, "") and "nothing more will be learned; raise n_epochs" in out
+    for name, long in (("c", ("--updates", 999)), ("d", ())):
+        status, out, err = terminal(*args, "--set", "n_epochs=1", *long, "--run-id", name)
+        assert (status, err) == (0, "") and "nothing more will be learned; raise n_epochs" in out
 
 
 @pytest.mark.parametrize("name", ["shown.rlb", "shown.jsonl"])

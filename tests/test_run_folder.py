@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 
 import gymnasium as gym
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import rlbench
 from rlbench.algos.algorithm import algorithms, get
+from rlbench.algos.bc import BC
 from rlbench.core.state import FileProblem, read_tree, same
 from rlbench.core.words import ConfigError
 from rlbench.training.callbacks import HOOKS, Callbacks, read_only
@@ -20,8 +22,9 @@ from rlbench.training.checkpoints import RunProblem, find_run, newest
 from rlbench.training.learner import NotFinite
 from rlbench.training.runs import RunSettings, finite, save_newest
 from rlbench.training.setup import TrainerSettings
-from rlbench.training.train import train
+from rlbench.training.train import train, updates_owed
 from rlbench.training.trainer import Trainer, load
+from tests.cases import demonstrations
 from tests.conftest import small
 
 OFTEN = dict(checkpoint_every=250, eval_every=500, eval_episodes=2)
@@ -298,7 +301,7 @@ def test_one_run_at_a_time(tmp_path, how):
 
 LONG = """
 import sys
-from rlbench.training.train import train
+from rlbench.training.train import train, updates_owed
 train("CartPole-v1", "ppo", run_id="a", folder=sys.argv[1], steps=10**8, eval_every=0, progress=False)
 """
 
@@ -520,12 +523,50 @@ def test_who_has_settled_ends_the_run(tmp_path, seen):
     assert again.updates == trainer.updates
 
 
-def test_data_wants_a_length_in_updates(tmp_path, seen):
-    with pytest.raises(ConfigError, match="say how many updates"):
-        clone(tmp_path / "a", seen)
+def test_data_are_learned_until_nothing_is_owed(tmp_path, seen):
+    trainer = clone(tmp_path / "a", seen, n_epochs=3)
+    assert trainer.settled and trainer.updates == 3 * -(-len(seen) // 16)
+    told = read(tmp_path / "a", "config.json")["settings"]["run"]["updates"]
+    assert told == dict(value=trainer.updates, source="given data")
+    again = train("CartPole-v1", "bc", run_id="a", folder=tmp_path, resume=True, progress=False, n_epochs=5)
+    assert again.settled and again.updates == 5 * trainer.updates // 3
+
+
+@pytest.mark.parametrize("algo", [name for name in algorithms() if get(name).offline])
+def test_all_who_learn_from_data_know_when_they_are_through(algo):
+    env = "Pendulum-v1" if algo in ("td3_bc", "cql") else "CartPole-v1"
+    few = demonstrations(env, 1, steps=30)
+    trainer = train(env, algo, memory=few, progress=False, n_epochs=2, hidden=(8,), batch_size=20)
+    assert (trainer.steps, trainer.settled) == (0, True)
+    assert trainer.updates == updates_owed(trainer.learner)
+
+
+@dataclass(frozen=True)
+class NeverThrough(BC):
+    "Learns from what is given, for ever"
+    def due(self, memory, own, fresh):
+        return 0
+
+
+def test_who_never_settles_ends_after_as_many_updates_as_a_run_has_steps(seen, monkeypatch):
+    monkeypatch.setattr("rlbench.training.train.UPDATES", 50)
+    trainer = train("CartPole-v1", NeverThrough(), memory=seen, progress=False)
+    assert (trainer.updates, trainer.settled) == (50, False)
+
+
+def test_data_are_needed(tmp_path):
     with pytest.raises(ConfigError, match="learns from a memory that is given"):
-        clone(tmp_path / "a", updates=3)
+        clone(tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+def test_steps_that_nobody_asked_for_end_with_the_learning(tmp_path):
+    planned = dict(progress=False, folder=tmp_path)
+    trainer = train("FrozenLake-v1", "value_iteration", run_id="a", **planned)
+    assert trainer.settled and trainer.steps < 1_000
+    assert any("eval_mean" in row for row in rows(tmp_path / "a")) and (tmp_path / "a" / "best.rlb").exists()
+    assert train("FrozenLake-v1", "value_iteration", run_id="a", resume=True, **planned).steps == trainer.steps
+    assert train("FrozenLake-v1", "value_iteration", steps=2_000, **planned).steps == 2_000
 
 
 # ---- those who watch

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['RunSettings', 'unit_of', 'crossed', 'finite', 'as_csv', 'MetricsFiles', 'Status', 'mark_of', 'found_by_name',
            'evaluation_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'Shortfall', 'standing', 'best_file',
-           'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'tell_end', 'rows_until', 'take_up']
+           'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'tell_end', 'tell_last', 'rows_until',
+           'take_up']
 
 # %% ../../nbs/6_training/67_runs.ipynb #1cf0b57b
 import csv
@@ -338,6 +339,12 @@ def tell_end(run, trainer):
     rows = numbers_in(run.metrics.read()[-2:], run.unit)
     told = [count for count, row in rows if "eval_steps" not in row]
     if getattr(trainer, run.unit) not in told: run.write(metrics_row(trainer))
+
+# %% ../../nbs/6_training/67_runs.ipynb #e035c749
+def tell_last(run, trainer):
+    "Evaluate a run where it ends that was never evaluated, unless nobody wants that"
+    if run.settings.eval_every == 0 or run.evaluations: return
+    run.evaluate(trainer, run.settings.steps // 10 if run.unit == "steps" else math.inf)
 
 # %% ../../nbs/6_training/67_runs.ipynb #d8b6cda9
 def rows_until(rows, unit, count):
