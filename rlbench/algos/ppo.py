@@ -149,7 +149,8 @@ class Rollouts(WithPolicy):
         in_time = [column.view(self.n_steps, -1) for column in columns]       # (T, N)
         adv = gae(*in_time, self.gamma, self.gae_lambda).flatten()
         data = Batch(rows, val=val, adv=adv, ret=adv + val)[rows.valid]
-        if self.normalize_over == "rollout": data.adv = self.scaled(data.adv, nets.scale.worth)
+        if self.normalize_over == "rollout":
+            data.adv = self.scaled(data.adv, nets.scale.worth)
         return data, minibatches(len(data), self.batch_size, self.n_epochs, noise.rng)
 
     def finish(self, nets, taken):

@@ -137,8 +137,7 @@ class FlatGroup(Group):
 
     def step(self, loss, named):
         "One step down the gradient of a loss -> the gradient's length before it was shortened"
-        if [one.data_ptr() for one in self.parameters] != self.lying:
-            self.follow()
+        if [w.data_ptr() for w in self.parameters] != self.lying: self.follow()
         self.vector.grad = gradient = torch.cat([one.flatten() for one in grad(loss, self.parameters)])
         norm = vector_norm(gradient).item()
         if not isfinite(norm): self.refuse(named)

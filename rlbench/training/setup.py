@@ -56,7 +56,8 @@ class TrainerSettings:
     traced: bool = hp(False, "write the operations of an update down once and run that list: the same numbers but for "
                      "rounding, less Python, after a second or two", up="networks are small", live=False)
     compiled: bool = hp(False, "the same as a program of torch's compiler: less time again, after up to a minute for "
-                       "each size of minibatch; the list where there is no compiler", up="networks are small", live=False)
+                       "each size of minibatch; the list where there is no compiler", up="networks are small",
+                       live=False)
 
 # %% ../../nbs/6_training/63_setup.ipynb #6b2d8e1c
 def source_for(env, env_settings, algo):
