@@ -15,8 +15,10 @@ import pytest
 from PIL import Image
 
 import rlbench
-from rlbench.buffers.datasets import returns_in, save_ring, to_minari, write_lines
+from rlbench.buffers.datasets import load_ring, returns_in, save_ring, to_minari, write_lines
 from rlbench.buffers.recordings import read_memory, start_recording
+from rlbench.buffers.ring import Ring
+from rlbench.core.batch import Batch
 from rlbench.core.settings import fields_of
 from rlbench.core.state import read_tree, same
 from rlbench.launch import cli, commands
@@ -218,6 +220,32 @@ def test_as_it_acts_in_training_it_can_be_judged_by(terminal, tmp_path):
     status, out, _ = terminal("estimate", "a", "--as-trained", "--memory", "own.rlb", "--method", "is", "--json")
     mean = returns_in(read_memory("own.rlb")).mean()
     assert status == 0 and np.isclose(json.loads(out)["value"], mean, rtol=1e-3)
+    drawn = ("estimate", "a", "--as-trained", "--memory", "own.rlb", "--method", "is", "--json",
+             "--interval", "bootstrap")
+    first, again, other = (json.loads(terminal(*drawn, "--seed", seed)[1]) for seed in (1, 1, 2))
+    assert first == again != other and first["value"] == json.loads(out)["value"]
+
+
+def test_what_can_be_typed_is_said_where_no_episode_counts(terminal):
+    train(terminal, "--run-id", "a")
+    memory = load_ring(record_own(terminal))
+    memory.places["act"][:] = 1 - memory.places["act"][:]
+    save_ring("other.rlb", memory)
+    status, out, err = terminal("estimate", "a", "--memory", "other.rlb", "--method", "wis")
+    assert (status, out) == (2, "")
+    assert "take method='dm' (--method dm), or greedy=False (--as-trained)" in err
+
+
+def record_own(terminal):
+    "A file of what run a does, greedily, as if it had tossed a coin"
+    assert terminal("record", "a", "--episodes", 4, "--output", "own.rlb")[0] == 0
+    memory = load_ring("own.rlb")
+    rows = memory.gather(memory.latest())
+    told = Ring(len(rows), 1)
+    logp = np.full((len(rows), 1), np.log(.5))
+    told.extend(Batch({name: column[:, None] for name, column in rows.items()}, logp=logp))
+    save_ring("own.rlb", told)
+    return "own.rlb"
 
 
 def test_of_several_behaviours_one_is_recorded(terminal, tmp_path):

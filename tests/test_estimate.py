@@ -1,4 +1,5 @@
 "Off-policy estimates: against exact values, against plain loops, and what is said where something is missing"
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -7,11 +8,12 @@ import rlbench
 from benchmarks.estimates import CASES, GAMMA, coverage, policies, watched
 from rlbench import Trainer
 from rlbench.buffers.ring import Ring
-from rlbench.core.batch import Batch
+from rlbench.core.batch import Batch, each
 from rlbench.core.words import ConfigError
 from rlbench.envs.tabular import evaluate_policy
 from rlbench.training.actor import Policy
-from rlbench.training.estimate import METHODS, doubly_robust, episodes_in_time, estimate, evidence_of
+from rlbench.training.estimate import (INTERVALS, METHODS, doubly_robust, episodes_in_time, estimate, estimates_of,
+                                       evidence_of)
 from tests.cases import demonstrations
 
 
@@ -23,9 +25,10 @@ def seen():
     return world, wanted, watched(world, behaviour, 200, np.random.default_rng(0))
 
 
+@pytest.mark.parametrize("interval", INTERVALS)
 @pytest.mark.parametrize("name", ["walk, 20 episodes", "garden, policy far away"])
-def test_intervals_hold_the_truth(name):
-    found, _ = coverage(CASES[name], repeats=20)
+def test_intervals_hold_the_truth(name, interval):
+    found, _ = coverage(CASES[name], repeats=20, interval=interval)
     assert min(held for held, *_ in found.values()) >= .8
     width, error = found["dr"][1:3]
     assert error < width < 2                            # and do not hold everything
@@ -34,8 +37,44 @@ def test_intervals_hold_the_truth(name):
 def test_one_episode_promises_nothing(seen):
     world, wanted, _ = seen
     alone = watched(world, np.full((7, 3), 1 / 3), 1, np.random.default_rng(0))
-    found = estimate(lambda obs: wanted[obs], alone, "wpdis", GAMMA)
-    assert (found.low, found.high) == (-np.inf, np.inf)
+    for interval in INTERVALS:
+        found = estimate(lambda obs: wanted[obs], alone, "wpdis", GAMMA, interval=interval)
+        assert (found.low, found.high) == (-np.inf, np.inf)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_bootstrap_holds_the_estimate_and_depends_on_its_seed_alone(seen, method):
+    world, wanted, memory = seen
+    behaviour, _ = policies(world)
+    for episodes in (2, 5, 40):
+        few = watched(world, behaviour, episodes, np.random.default_rng(episodes))
+        found = [estimate(lambda obs: wanted[obs], few, method, GAMMA, interval="bootstrap", seed=seed)
+                 for seed in (0, 0, 1)]
+        assert all(one.low <= one.value <= one.high for one in found)
+        assert found[0] == found[1]
+        assert episodes < 40 or found[0] != found[2]
+        assert found[0].value == estimate(lambda obs: wanted[obs], few, method, GAMMA).value
+    with pytest.raises(ConfigError, match="unknown interval 'boostrap'; did you mean 'bootstrap'"):
+        estimate(lambda obs: wanted[obs], memory, method, GAMMA, interval="boostrap")
+
+
+def test_a_bootstrap_by_hand():
+    "Two episodes that return 0 and 1: a quarter of the draws say 0, a quarter 1, and Student's factor for one is 12.7"
+    found = estimate(first, told_of([1., 1.], [0, 1]), "is", 1., interval="bootstrap")
+    assert found.value == .5
+    assert (found.low, found.high) == pytest.approx((.5 - .5 * 12.706 / 1.96, .5 + .5 * 12.706 / 1.96), rel=.01)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_many_counts_at_once_are_each_by_itself(seen, method, monkeypatch):
+    world, wanted, memory = seen
+    trials = episodes_in_time(memory)
+    evidence = evidence_of(trials, lambda obs: wanted[obs], world.observation_space, GAMMA)
+    counts = np.random.default_rng(0).multinomial(200, np.full(200, 1 / 200), size=7)
+    each = [METHODS[method](evidence, count) for count in counts]
+    np.testing.assert_allclose(METHODS[method](evidence, counts), each, rtol=1e-9)
+    monkeypatch.setattr("rlbench.training.estimate.SUMS_AT_ONCE", 2000)
+    np.testing.assert_allclose(estimates_of(METHODS[method], evidence, counts), each, rtol=1e-9)
 
 
 def test_groups_of_episodes_tell_much_the_same(seen):
@@ -65,7 +104,9 @@ def test_doubly_robust_row_by_row(seen):
     trials = episodes_in_time(memory)
     evidence = evidence_of(trials, lambda obs: wanted[obs], world.observation_space, GAMMA)
     ones = np.ones(trials.valid.shape[1])
-    q, v, _ = evidence.values(ones)
+    q, v = np.zeros((2, *trials.valid.shape))
+    for values, rows in ((q, evidence.done), (v, evidence.would)):
+        values[trials.valid] = rows @ evidence.weights(ones)
     total = []
     for e in range(len(ones)):
         value = 0.
@@ -87,8 +128,8 @@ def test_values_of_a_table_are_those_of_its_empirical_model(seen):
         target = rows.rew + GAMMA * ~rows.term * (wanted * q).sum(1)[rows.next_obs]
         for s, a in np.ndindex(6, 3):
             q[s, a] = target[(rows.obs == s) & (rows.act == a)].mean()
-    done, _, _ = evidence.values(np.ones(trials.valid.shape[1]))
-    np.testing.assert_allclose(done[trials.valid], q[rows.obs, rows.act], atol=1e-3)
+    done = evidence.done @ evidence.weights(np.ones(trials.valid.shape[1]))
+    np.testing.assert_allclose(done, q[rows.obs, rows.act], atol=1e-3)
 
 
 def test_a_trainer_is_judged_by_a_memory_and_a_clone():
@@ -268,3 +309,96 @@ def test_beside_one_that_outweighs_them_the_others_still_count(method):
     memory.rows.logp[2] = -800.
     found = estimate(first, memory, method, 1.)
     assert found.value == 3 and np.isfinite([found.low, found.high]).all() and found.low < 1
+
+
+@pytest.fixture(scope="module")
+def pole():
+    "What an untrained policy does to a pole"
+    trainer = Trainer("CartPole-v1", "ppo", seed=0)
+    return trainer, rlbench.record(trainer, episodes=12, greedy=False)
+
+
+@pytest.mark.parametrize("env, algo", [("Acrobot-v1", "ppo"), ("rlbench/CliffWalk-v0", "qlearning")])
+@pytest.mark.parametrize("method", ["wis", "dm"])
+def test_a_policy_of_another_environment_is_told(pole, env, algo, method):
+    trainer, memory = pole
+    other = Trainer(env, algo)
+    with pytest.raises(ConfigError, match="the memory does not fit the environment: its obs have shapes"):
+        estimate(other, memory, method, greedy=algo == "qlearning")
+    with pytest.raises(ConfigError, match="the memory does not fit the environment: its obs have shapes"):
+        estimate(trainer, memory, method, behaviour=other)
+
+
+def test_a_value_of_another_environment_is_told():
+    cliff = rlbench.record(Trainer("rlbench/CliffWalk-v0", "qlearning"), episodes=1, longest=30)
+    with pytest.raises(ConfigError, match="the memory does not fit the environment: its obs hold 36 in row 0"):
+        estimate(Trainer("FrozenLake-v1", "qlearning"), cliff, "dm", behaviour=told([.25] * 4))
+
+
+def test_observations_of_another_precision(pole):
+    trainer, memory = pole
+    found = estimate(trainer, memory, "wis", greedy=False)
+    wide = Ring(memory.capacity, memory.num_envs)
+    rows = memory.gather(memory.latest())
+    precise = dict(obs=rows.obs.astype(float), next_obs=rows.next_obs.astype(float))
+    wide.extend(Batch({name: column[:, None] for name, column in (rows | precise).items()}))
+    assert wide.rows.obs.dtype == float
+    assert estimate(trainer, wide, "wis", greedy=False) == found
+
+
+def coin_tossed(episodes):
+    "What pushes that a coin decided on did to a pole"
+    env = gym.make("CartPole-v1")
+    rng = np.random.default_rng(0)
+    rows = []
+    for seed in range(episodes):
+        obs, _ = env.reset(seed=seed)
+        ended = False
+        while not ended:
+            act = rng.integers(2)
+            next_obs, rew, ended, cut, _ = env.step(act)
+            rows.append(Batch(obs=obs, act=act, rew=rew, term=ended, trunc=cut, next_obs=next_obs, logp=np.log(.5)))
+            obs = next_obs
+    memory = Ring(len(rows), 1)
+    memory.extend(each(lambda *column: np.array(column)[:, None], *rows))
+    return memory
+
+
+IMPOSSIBLE = [("rew", np.nan), ("rew", np.inf), ("obs", np.nan), ("logp", 3.), ("logp", np.nan), ("logp", -np.inf)]
+
+
+@pytest.mark.parametrize("name, value", IMPOSSIBLE)
+def test_a_column_that_cannot_be_is_told(pole, name, value):
+    _, memory = pole
+    broken = memory.twin()
+    broken.places[name][5] = value
+    column = rf"column {name} holds {value} in row 5, expected (a finite|the logarithm of a probability, at most 0)"
+    for method in ("is", "wis", "dm"):
+        with pytest.raises(ConfigError, match=column):
+            estimate(told([.5, .5]), broken, method, .9)
+    if name == "logp":
+        assert np.isfinite(estimate(told([.5, .5]), broken, "wis", .9, behaviour=told([.4, .6])).value)
+
+
+def test_logarithms_of_a_sure_thing_may_be_rounded():
+    memory = told_of([1., 1., 1.], [1, 2, 3])
+    memory.rows.logp[:] = 1e-6
+    assert estimate(first, memory, "is", 1.).value == pytest.approx(2, abs=1e-4)
+
+
+def test_values_do_not_run_away_where_actions_are_hardly_known():
+    "A pole pushed by a coin, judged by one who pushes nearly like that: an episode pays some twenty"
+    coin = lambda obs: np.tile([.5, .5], (len(obs), 1))
+    memory = coin_tossed(150)
+    paid = np.mean([(1 - .99**length) / .01 for length in memory.whole_episodes()[1]])
+    found = estimate(coin, memory, "dm", .99, groups=30)
+    assert found.low < found.value < found.high < found.low + .4 * paid
+    assert abs(found.value - paid) < .2 * paid
+
+
+def test_values_that_lead_far_away_are_warned_of(pole):
+    def held_up(obs):
+        right = obs[:, 2] + .4 * obs[:, 3] > 0
+        return np.stack([~right, right], 1).astype(float)
+    with pytest.warns(UserWarning, match="ahead.*, where .* steps can be told of"):
+        estimate(held_up, coin_tossed(150), "dm", 1., groups=5)

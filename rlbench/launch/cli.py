@@ -109,6 +109,8 @@ ESTIMATE = RUN | {
     "--method": dict(default="dr", metavar="NAME", help="is, pdis, wis, wpdis (sampling), dm (values) or dr (both)"),
     "--behaviour": dict(metavar="RUN", help="who did it, or a clone (default: the memory's column logp says it)"),
     "--as-trained": dict(action="store_true", help="judge how it acts in training, instead of greedily"),
+    "--interval": dict(default="jackknife", metavar="NAME", help="jackknife (leaves episodes out) or bootstrap"),
+    "--seed": dict(type=COUNT, default=0, help="of the bootstrap's draws"),
     "--json": dict(action="store_true", help="for programs"),
 }
 PLAY = SEEDED | {

@@ -137,7 +137,7 @@ def run_evaluate(args):
 def run_estimate(args):
     behaviour = None if args.behaviour is None else trainer_of(find_run(args.behaviour, args.folder))
     found = estimate(named_trainer(args), read_memory(args.memory), args.method, greedy=not args.as_trained,
-                     behaviour=behaviour)
+                     behaviour=behaviour, interval=args.interval, seed=args.seed)
     print(json.dumps(asdict(found)) if args.json else found)
     return 0
 
