@@ -182,6 +182,7 @@ def looked_at(algo, nets, batch):
 @every_case
 def test_methods_change_nothing(case):
     trainer = case.begun(num_envs=2)
+    trainer.streaming = []                  # what is ready is not learned from at once
     learner = trainer.learner
     if learner.due < math.inf:
         trainer.until(lambda event: learner.ready and not learner.todo)
