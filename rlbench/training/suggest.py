@@ -38,14 +38,14 @@ from .presets import TUNED
 from .trainer import CannotGoBack, Trainer
 
 # %% ../../nbs/6_training/69_suggest.ipynb #8f709f53
-RARE = .001 # of the rewards, below which others than the usual one hardly ever come
+SELDOM = .001 # of the rewards, below which others than the usual one hardly ever come
 ALIKE = .05 # of the episodes, up to which others than the usual return are exceptions
 
 def beside_the_usual(numbers):
     "How many are not the one that is there most often"
     return len(numbers) - max(Counter(np.asarray(numbers).tolist()).values())
 
-def in_short(rate):
+def told_rate(rate):
     "A number of steps in a second, in words"
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
@@ -63,14 +63,14 @@ class Chance:
     def finds_something(self):
         "True unless hardly a reward, and hardly an episode's return, was another than the usual one"
         if not len(self.returns): return True             # nobody knows yet
-        seldom = self.unusual < RARE * self.steps
+        seldom = self.unusual < SELDOM * self.steps
         return not seldom or beside_the_usual(self.returns) > ALIKE * len(self.returns)
 
     def __repr__(self):
         told = "no episode ended"
         if len(self.returns):
             told = f"return {self.returns.mean():.4g} ± {self.returns.std():.3g} in {self.length:.0f} steps"
-        return f"{told}; the environment makes {in_short(self.rate)} steps a second"
+        return f"{told}; the environment makes {told_rate(self.rate)} steps a second"
 
 # %% ../../nbs/6_training/69_suggest.ipynb #81cdd7af
 @contextlib.contextmanager
@@ -479,7 +479,7 @@ def lacks_memory(problem):
     return isinstance(problem, MemoryError) or "can't allocate memory" in str(problem)
 
 @contextlib.contextmanager
-def told_of(env):
+def named_where_it_breaks(env):
     "EnvProblem names the environment where it raises something in its trial"
     try: yield
     except (ConfigError, EnvProblem, FileProblem, SpaceProblem): raise
@@ -521,7 +521,7 @@ def suggest(env,               # gymnasium id, 'file.py:Name', or what makes one
     data, memory = data_named(memory)
     check_asked(env, seconds, memory)
     end = perf_counter() + seconds
-    with told_of(env):
+    with named_where_it_breaks(env):
         trainer, made, ready = untaught(env, env_settings)
         with contextlib.closing(trainer):
             chances = by_chance(trainer, seconds / 4)
