@@ -1,4 +1,5 @@
 "What an environment is best begun with"
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -13,8 +14,8 @@ from rlbench.core.spaces import Spec, in_rows
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.registration import TEAMS
-from rlbench.training.suggest import Chance, data_methods, methods, suggest
-from rlbench.training.trainer import Trainer
+from rlbench.training.suggest import Chance, data_methods, methods, suggest, tried
+from rlbench.training.trainer import CannotGoBack, Trainer
 from tests.cases import demonstrations
 
 BOX = gym.spaces.Box(-1, 1, (3,))
@@ -63,11 +64,25 @@ def test_where_chance_finds_nothing_it_counts_or_keeps_what_it_saw():
 
 
 def test_where_chance_finds_nothing_it_is_said():
-    told = dict(steps=400, rate=1e4, returns=np.array([-200., -200]), length=200.)
-    assert not Chance(**told, solved=0, rewards=1).finds_something
-    assert Chance(**told | dict(returns=np.array([])), solved=0, rewards=1).finds_something     # nobody knows yet
-    assert Chance(**told, solved=1, rewards=1).finds_something and Chance(**told, solved=0, rewards=2).finds_something
+    told = dict(steps=2_000, rate=1e4, length=200.)
+    same = np.full(40, -200.)
+    assert not Chance(**told, returns=same, unusual=0).finds_something
+    assert not Chance(**told, returns=same + np.eye(40)[0], unusual=1).finds_something       # hardly ever
+    assert Chance(**told, returns=np.array([]), unusual=0).finds_something                   # nobody knows yet
+    assert Chance(**told, returns=same, unusual=50).finds_something
+    assert Chance(**told, returns=np.arange(40.), unusual=0).finds_something                 # how long one lasts
     assert "exploration decides here" in repr(suggest("MountainCar-v0", seconds=1))
+
+
+def test_chance_finds_nothing_where_episodes_end_by_the_task():
+    told = suggest(Unpaid, seconds=1)
+    assert "chance finds nothing" in repr(told) and told.choices[0].algo == "dqn"
+    turned = suggest(Unpaid, seconds=1, env_settings=dict(action_space=gym.spaces.Box(-1, 1, (2,))))
+    assert "chance finds nothing" in repr(turned) and turned.choices[0].algo == "sac"
+    lake = suggest("FrozenLake8x8-v1", seconds=1)
+    assert "exploration decides here" in repr(lake)
+    assert [choice.algo for choice in lake.choices] == ["value_iteration", "count_bonus"]
+    assert "exploration decides" not in repr(suggest("CartPole-v1", seconds=1))
 
 
 def test_settings_that_are_proved_go_before_rules():
@@ -103,6 +118,96 @@ class Own(gym.Env):
     def step(self, act):
         self.count += 1
         return np.zeros(3, np.float32), float(act == 1), self.count == 10, False, {}
+
+
+class Unpaid(Own):
+    "Never pays, and ends after 20 steps"
+    def __init__(self, action_space=gym.spaces.Discrete(3)):
+        self.action_space = action_space
+
+    def step(self, act):
+        self.count += 1
+        return np.zeros(3, np.float32), 0., self.count == 20, False, {}
+
+
+class Slow(Own):
+    "Takes its time"
+    def __init__(self, make=0, reset=0, step=0):
+        time.sleep(make)
+        self.seconds = dict(reset=reset, step=step)
+
+    def reset(self, **how):
+        time.sleep(self.seconds["reset"])
+        return super().reset(**how)
+
+    def step(self, act):
+        time.sleep(self.seconds["step"])
+        return super().step(act)
+
+
+@pytest.mark.parametrize("what, seconds, least", [("step", .5, 2), ("step", 1, 2), ("reset", .5, 2), ("make", .3, 2)])
+def test_seconds_are_kept_where_an_environment_is_slow(what, seconds, least):
+    begun = time.perf_counter()
+    found = suggest(Slow, seconds=1, env_settings={what: seconds})
+    assert time.perf_counter() - begun < 2 + 5 * seconds
+    assert len(found.choices) == least and "the environment makes" in repr(found)
+
+
+class Burning(Own):
+    "Breaks off"
+    def step(self, act):
+        raise RuntimeError("motor is on fire")
+
+
+class BurningLate(Own):
+    "Breaks off while somebody learns"
+    steps = 0
+    def step(self, act):
+        BurningLate.steps += 1
+        if BurningLate.steps > 5_100: raise RuntimeError("motor is on fire")
+        return super().step(act)
+
+
+class Unwilling(Own):
+    "Begins no episode"
+    def reset(self, *, seed=None, options=None):
+        raise RuntimeError("motor is on fire")
+
+
+@pytest.mark.parametrize("env", [Burning, BurningLate, Unwilling])
+def test_what_an_environment_raises_is_told_with_its_name(env):
+    with pytest.raises(EnvProblem, match=f"{env.__name__} was tried, and broke off: RuntimeError: motor is on fire"):
+        suggest(env, seconds=8)
+
+
+class Forgetful(Own):
+    "Draws without its seed"
+    def step(self, act):
+        obs, *rest = super().step(act)
+        return np.random.default_rng().random(3, np.float32), *rest
+
+
+def test_that_an_environment_cannot_go_back_is_said_once():
+    with pytest.warns(CannotGoBack) as said:
+        suggest(Forgetful, seconds=.4)
+    assert len([one for one in said if one.category is CannotGoBack]) == 1
+
+
+def test_what_does_not_fit_into_memory_is_left_out(monkeypatch):
+    def too_large(env, env_settings, algo, *more, **given):
+        if algo == "dqn": raise MemoryError("Unable to allocate 93.1 GiB")
+        return tried(env, env_settings, algo, *more, **given)
+    monkeypatch.setattr("rlbench.training.suggest.tried", too_large)
+    found = suggest(Own, seconds=.4)
+    assert [choice.algo for choice in found.choices] == ["ppo", "sac"]
+    assert "dqn is left out: what it keeps does not fit into memory" in repr(found)
+
+
+def test_what_will_not_fit_into_memory_is_left_out_untried(monkeypatch):
+    monkeypatch.setattr("rlbench.training.suggest.memory_of_machine", lambda: 2_000_000)      # 50,000 rows take more
+    found = suggest(Own, seconds=.4)
+    assert [choice.algo for choice in found.choices] == ["ppo", "trpo"]
+    assert "\ndqn is left out" in repr(found) and "\nsac is left out" in repr(found)
 
 
 def test_an_environment_of_ones_own():
@@ -178,6 +283,24 @@ def test_the_line_that_is_proposed_runs_as_it_stands():
     assert found.env == "Endless"
     for env in (lambda: Endless(), partial(Endless, size=2), Maker()):
         assert "rlbench.train(env, " in repr(suggest(env, seconds=.2))
+
+
+def test_the_line_that_is_proposed_for_data_runs_as_it_stands(tmp_path):
+    for env in ("CartPole-v1", "Pendulum-v1"):
+        memory = demonstrations(env, 2, steps=60)
+        for choice in suggest(env, seconds=.4, memory=memory).choices:
+            trainer = eval(choice.call.replace(")", ", n_epochs=2, progress=False)"))
+            assert trainer.settled and trainer.updates and not trainer.steps
+
+
+def test_settings_that_are_proved_on_other_data_are_offered():
+    swung = suggest("Pendulum-v1", seconds=.4, memory=demonstrations("Pendulum-v1", 2, steps=60))
+    assert [choice.algo for choice in swung.choices] == ["td3_bc", "iql"]
+    mixed = suggest("CartPole-v1", seconds=.4, memory=demonstrations("CartPole-v1", 4, steps=200))
+    assert [choice.preset.row for choice in mixed.choices] == ["awr-mixed", "discrete-cql-mixed"]
+    for found in (swung, mixed):
+        assert all("on other data of this environment" in choice.why for choice in found.choices)
+        assert all('preset="tuned", memory=memory' in choice.call for choice in found.choices)
 
 
 class Maker:
