@@ -12,14 +12,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlbench.core.batch import Batch, each
 from rlbench.core.spaces import Numbering, SpaceProblem, Spec, Stack, blank, cells, parts_of
+from rlbench.core.state import same
+from rlbench.core.words import ConfigError
 from rlbench.policies.distributions import Beta, Product, SquashedGaussian
 from rlbench.policies.encoders import encoder
 from rlbench.policies.heads import Critics, Heads, NoisyLinear, QNet, Stream, expected, midpoints, redraw
 from rlbench.policies.networks import MLP, NumpyMLP, Trunk, in_numpy, policy_net
-from rlbench.policies.recurrent import CELLS, MemoryNet, Recurrent, started, unroll
+from rlbench.policies.recurrent import CELLS, MemoryNet, OwnRecurrent, Recurrent, core, started, unroll
 from rlbench.policies.tables import MOST, Table, check_finite
 from rlbench.training.actor import NoiseStream
 from rlbench.training.learner import FlatGroup
+from rlbench.training.trainer import Trainer, load
 
 spaces = gym.spaces
 BOX = spaces.Box(-1, 1, (4,))
@@ -654,3 +657,62 @@ def test_the_carry_has_the_weights_kind_of_number():
 def test_an_unknown_kind_of_memory_is_refused():
     with pytest.raises(ValueError, match="Recurrent: kind 'rnn'; expected one of gru, lstm"):
         Recurrent(3, 5, generator(), "rnn")
+
+
+class OwnGRU(nn.Module):
+    "torch's own cell, filed as somebody's core"
+
+    def __init__(self, inputs, units, generator):
+        super().__init__()
+        self.cell = nn.GRUCell(inputs, units)
+        self.carry_size = units
+        for weight in self.cell.parameters():
+            nn.init.uniform_(weight, -.3, .3, generator=generator)
+
+    def forward(self, x, carry):
+        carry = self.cell(x, carry)
+        return carry, carry
+
+
+def test_a_core_of_ones_own_remembers_as_torchs_does():
+    core("own_gru")(OwnGRU)
+    own = OwnRecurrent(3, 5, generator(), "own_gru")
+    theirs = Recurrent(3, 5, generator(), "gru")
+    for name, weight in own.core.cell.named_parameters():
+        getattr(theirs.core, f"{name}_l0").data.copy_(weight)
+    x = torch.randn(7, 4, 3, generator=generator(1))
+    first = torch.rand(7, 4, generator=generator(2)) < .3
+    (said, kept), (same_said, same_kept) = (net(x, net.initial(4), first) for net in (own, theirs))
+    torch.testing.assert_close(said, same_said)
+    torch.testing.assert_close(kept, same_kept)
+
+
+@pytest.mark.parametrize("algo", ["r2d2", "recurrent_ppo"])
+def test_a_core_of_ones_own_by_one_setting(algo, tmp_path):
+    core("own_gru")(OwnGRU)
+    small = dict(r2d2=dict(learning_starts=64, batch_size=4), recurrent_ppo=dict(n_steps=16, batch_size=32))[algo]
+    trainer = Trainer("rlbench/StatelessCartPole-v0", algo, seed=0, num_envs=2, cell="own_gru", memory_size=8, **small)
+    trainer.until("update", 3)
+    trainer.save(tmp_path / "run.rlb")
+    other = load(tmp_path / "run.rlb")
+    for run in (trainer, other): run.until("update", 3)
+    assert same(trainer.snapshot(), other.snapshot())
+    assert any("core.cell" in name for name in trainer.learner.nets.state_dict())
+
+
+@pytest.mark.parametrize("build, told", [
+    (lambda inputs, units, generator: 3, "it is a int; expected a torch.nn.Module"),
+    (lambda inputs, units, generator: nn.Linear(inputs, units), "its carry_size is None"),
+    (lambda inputs, units, generator: OwnGRU(inputs, units + 1, generator), "of two rows it makes .2, 9."),
+    (lambda inputs, units, generator: OwnGRU(inputs + 1, units, generator), "core 'bad' of .*RuntimeError"),
+])
+def test_what_is_no_core_is_refused(build, told):
+    core("bad")(build)
+    with pytest.raises(ConfigError, match=told):
+        Trainer("rlbench/StatelessCartPole-v0", "recurrent_ppo", cell="bad", memory_size=8)
+
+
+@pytest.mark.parametrize("name", ["lstn", "gru2", ""])
+def test_an_unknown_core_names_the_nearest(name):
+    with pytest.raises(ConfigError, match="unknown core .*rlbench.policies.recurrent.core"):
+        Trainer("rlbench/StatelessCartPole-v0", "r2d2", cell=name)
