@@ -19,13 +19,15 @@ def promised(text):
 
 
 def told(trainer, events):
-    "(words before, kind of the event, steps before) of the next events"
+    "(words before, kind of the event, or collect where it takes a step, steps before) of the next events"
     for _ in range(events):
         words = trainer.next_text
         steps = trainer.steps
         event = trainer.advance()
-        yield words, event.kind if event else "nothing", steps
-        if event is None: return
+        if event is None:
+            yield words, "nothing", steps
+            return
+        yield words, "collect" if event.steps else event.kind, steps
 
 
 @pytest.mark.parametrize("num_envs", [None, 3])
