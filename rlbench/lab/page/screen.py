@@ -15,7 +15,7 @@ from ..pictures import widgets
 from ..pictures.components import Pane, TransitionTable, close_widgets, send_together, styled
 from ..pictures.drawing import compose
 from ..time.owner import Blank
-from ...training.rule import MARKS
+from ...training.rule import STEP_MARKS, UPDATE_MARKS
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a20004
 def title_html(view):
@@ -113,7 +113,7 @@ class Board(Blank):
         "These cards from now on"
         self.cards = cards
         self.aside = aside
-        self.notes = {marks: notes_of(self.held, marks) for marks in MARKS}
+        self.notes = {marks: notes_of(self.held, marks) for marks in STEP_MARKS + UPDATE_MARKS}
 
     @property
     def held(self):
