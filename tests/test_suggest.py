@@ -93,7 +93,7 @@ def test_settings_that_are_proved_go_before_rules():
 
 
 def test_defaults_that_are_proved_are_called_so():
-    found = suggest("Pendulum-v1", seconds=.4)
+    found = suggest("Pendulum-v1", seconds=3)
     assert [choice.algo for choice in found.choices] == ["ppo", "sac"]
     assert "row sac-pendulum" in repr(found)
     assert [row[1] for row in found.table] == ["tuned", "defaults"]
