@@ -23,10 +23,9 @@ import torch
 
 from ..buffers.datasets import check_ring
 from ..buffers.recordings import FINITE_COLUMNS, memory_given, wrong_value
-from ..core.batch import Batch, as_numpy, columns, each
+from ..core.batch import Batch, as_numpy, columns
 from ..core.forms import told_form
 from ..core.settings import fits, whole_number
-from ..core.spaces import room_for
 from ..core.words import ConfigError, unknown
 from ..policies.encoders import encoder
 from .actor import Policy, as_batch, to_tensors
@@ -357,7 +356,6 @@ class Estimate:
 # %% ../../nbs/6_training/651_estimate.ipynb #16b7cb29
 def actor_chances(actor, greedy, obs):
     "Probabilities (B, A) of an actor's actions; ConfigError where it has none to tell"
-    obs = each(lambda rows, like: rows.astype(like.dtype, copy=False), obs, room_for(actor.spec.observation_space, 1))
     twin = actor.twin(np.random.default_rng(0))
     obs, _ = as_batch(obs, actor.spec.observation_space)  # in its types
     if greedy:
