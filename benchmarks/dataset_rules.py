@@ -2,51 +2,14 @@
 import numpy as np
 
 
-# ---- CartPole
-
-def balance(obs):
-    "Push right (1) where the pole leans, moves or drifts to the right: it never falls"
-    place, speed, angle, turning = obs.T
-    return (angle + .4 * turning + .05 * speed + .02 * place > 0).astype(np.int64)
-
-
-def stumble(obs):
-    "Push where the pole leans, however it moves: it falls after some forty steps"
-    return (obs[:, 2] > 0).astype(np.int64)
-
-
-def topple(obs):
-    "Push away from where the pole leans: it falls at once"
-    return 1 - stumble(obs)
-
-
-# ---- Pendulum
-
-def swing_up(obs):
-    "Torque that feeds the swing until it reaches the top, and there holds it"
-    cos, sin, speed = obs.T
-    missing = 5 - (speed**2 / 6 + 5 * cos)                # energy, to stand at the top
-    pump = np.sign(speed) * 2 * np.clip(2 * missing, -1, 1)
-    hold = -16 * np.arctan2(sin, cos) - 4 * speed
-    return np.where((cos > .8) & (sin > -.6) & (sin < .6), hold, pump).clip(-2, 2)[:, None]
-
-
-def sag(obs):
-    "Torque against all motion: it comes to rest where it hangs"
-    return (-obs[:, 2:]).clip(-2, 2)
-
+# ---- None at all
 
 def rest(obs):
-    "No torque"
+    "No force, by numbers"
     return np.zeros((len(obs), 1))
 
 
-# ---- Acrobot and MountainCar
-
-def pump(obs):
-    "Torque along the turn of the joint: whatever it does adds to the swing"
-    return 1 + np.sign(obs[:, 5]).astype(np.int64)
-
+# ---- MountainCar
 
 def coast(obs):
     "Neither left nor right"

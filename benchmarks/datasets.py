@@ -2,8 +2,9 @@
 
     python benchmarks/datasets.py [NAME ...] [--folder FOLDER]
 
-Rules of a few lines play, most of them with noise of their own, in environments side by side; each player fills the
-same number of rows. Nothing large is kept here: a file is made in the folder that is named, and is read from there the
+Agents play at three stages of their training (dataset_agents.py), and where there are none, rules of a few lines
+(dataset_rules.py), most of them with noise of their own, in environments side by side; each player fills the same
+number of rows. Nothing large is kept here: a file is made in the folder that is named, and is read from there the
 next time. What stands here is a hash of every column. The last bit of a sine differs between kinds of processors, so
 where the hash is another one, the rows must at least tell the same: how many episodes, and what they returned.
 """
@@ -19,6 +20,7 @@ from gymnasium.spaces import Box
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import dataset_rules as rules
+from benchmarks.dataset_agents import agent
 from rlbench.buffers.datasets import digest, load_ring, returns_in, save_ring
 from rlbench.buffers.ring import Ring
 from rlbench.core.batch import Batch
@@ -33,7 +35,7 @@ ALIKE = .05             # share by which returns may differ where the last bits 
 
 @dataclass(frozen=True)
 class Player:
-    "A rule, and how far it is not followed"
+    "A rule or an agent, and how far it is not followed"
     rule: object        # observations -> actions
     noise: float = 0.   # probability of any action; of numbers: deviation of what is added
 
@@ -90,9 +92,12 @@ def by(rule, *noise):
     return tuple(Player(rule, share) for share in noise)
 
 
-CLUMSY = by(rules.balance, .2, .4) + by(rules.stumble, .1, .3, .1) + by(rules.topple, .1, .3) + by(rules.balance, 1.)
-SWINGING = by(rules.swing_up, .5) + by(rules.sag, .5) + by(rules.rest, 1.) + by(rules.swing_up, 1.) + by(rules.rest, 2.)
-PUMPING = by(rules.pump, .2, .5, .8, 1., 1.) + by(rules.coast, .3, .6, 1.)
+CARTPOLE = {stage: agent("CartPole-v1", stage) for stage in ("first", "early", "expert")}
+PENDULUM = {stage: agent("Pendulum-v1", stage) for stage in ("first", "early", "expert")}
+ACROBOT = {stage: agent("Acrobot-v1", stage) for stage in ("first", "early", "expert")}
+CLUMSY = by(CARTPOLE["expert"], .2, .4, 1.) + by(CARTPOLE["early"], .1, .3, .1) + by(CARTPOLE["first"], .1, .3)
+SWINGING = by(PENDULUM["expert"], .5, 1.) + by(PENDULUM["early"], .5, 1.) + by(PENDULUM["first"], 2.)
+PUMPING = by(ACROBOT["expert"], .2, .5, .8, 1., 1.) + by(ACROBOT["early"], .3, .6) + by(ACROBOT["first"], .3)
 ROCKING = by(rules.rock, .1, .3, .5, .8, 1.) + by(rules.coast, .2, .5, 1.)
 PUSHING = by(rules.rock_hard, .5, 1., 2., 3.) + by(rules.rest, .5, 1., 2., 3.)
 FLYING = by(rules.land, .1, .3, .5, .8, 1.) + by(rules.drop, .2, .5, .8)
@@ -104,14 +109,14 @@ PADDLING = by(rules.follow_the_ball, .1, .2, .4, .7, 1., 1., 1., 1.)
 WALKING = by(rules.walk_the_edge, .1, .3, .5, .7, 1., 1., 1., 1.)
 EXACT = 10 * (0.,)      # no noise, ten times
 RECIPES = {
-    "cartpole-expert": Recipe("CartPole-v1", by(rules.balance, *EXACT), 500, "f4f94c1f3dda50b3", (10, 500.0)),
-    "cartpole-mixed": Recipe("CartPole-v1", CLUMSY, 2500, "b25185aeabf35fb4", (763, 24.59)),
-    "cartpole-random": Recipe("CartPole-v1", 10 * by(rules.balance, 1.), 1000, "f1941422dfeecace", (459, 21.3)),
-    "pendulum-expert": Recipe("Pendulum-v1", by(rules.swing_up, *EXACT), 1000, "93502a63af29cf61", (50, -161.87)),
-    "pendulum-mixed": Recipe("Pendulum-v1", 2 * SWINGING, 2000, "5661a32911bf879e", (100, -928.07)),
-    "pendulum-random": Recipe("Pendulum-v1", 10 * by(rules.rest, 2.), 1000, "6e884e3106f1252e", (50, -1244.43)),
-    "acrobot-expert": Recipe("Acrobot-v1", by(rules.pump, *EXACT), 500, "7c2ddcd4540d3349", (52, -86.21)),
-    "acrobot-mixed": Recipe("Acrobot-v1", PUMPING, 2500, "d1f322ebcb333bc4", (71, -276.37)),
+    "cartpole-expert": Recipe("CartPole-v1", by(CARTPOLE["expert"], *EXACT), 500, "fc76a1312562d502", (10, 500.0)),
+    "cartpole-mixed": Recipe("CartPole-v1", CLUMSY, 2500, "24cb410be65c0951", (809, 23.44)),
+    "cartpole-random": Recipe("CartPole-v1", 10 * by(CARTPOLE["first"], 1.), 1000, "f1941422dfeecace", (459, 21.3)),
+    "pendulum-expert": Recipe("Pendulum-v1", by(PENDULUM["expert"], *EXACT), 1000, "8ba46681734576c9", (50, -157.95)),
+    "pendulum-mixed": Recipe("Pendulum-v1", 2 * SWINGING, 2000, "e77fc0b455c0abb9", (100, -734.39)),
+    "pendulum-random": Recipe("Pendulum-v1", 10 * by(PENDULUM["first"], 2.), 1000, "e225b020beb02f36", (50, -1233.92)),
+    "acrobot-expert": Recipe("Acrobot-v1", by(ACROBOT["expert"], *EXACT), 500, "30de896ca41dbc41", (60, -76.88)),
+    "acrobot-mixed": Recipe("Acrobot-v1", PUMPING, 2500, "5df6f29770ae05a6", (77, -245.36)),
     "mountaincar-expert": Recipe("MountainCar-v0", by(rules.rock, *EXACT), 500, "4f8e318c1eb7be17", (40, -119.97)),
     "mountaincar-mixed": Recipe("MountainCar-v0", ROCKING, 2500, "7dcf863b5b2747b4", (106, -181.01)),
     "lander-expert": Recipe("LunarLander-v3", by(rules.land, *EXACT), 500, "5ba455843cfa949f", (19, 243.51)),
@@ -153,9 +158,10 @@ def check_same(name, ring):
 def dataset(name, folder=HOME):
     "The path of a data set's file, made if it is not there"
     if name not in RECIPES: raise ValueError(unknown("data set", name, RECIPES))
-    path = Path(folder) / f"{name}.rlb"
+    recipe = RECIPES[name]
+    path = Path(folder) / f"{name}-{recipe.sha[:8]}.rlb"        # a file of other rows has another name
     if not path.exists():
-        ring = played(RECIPES[name])
+        ring = played(recipe)
         check_same(name, ring)
         save_ring(path, ring)
     return path
