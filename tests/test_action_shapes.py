@@ -154,6 +154,29 @@ def test_by_hand():
     assert "in each of 6 dimensions" in str(trainer.explain("action_scale"))
 
 
+class Nested(gym.Env):
+    "An action of parts of parts"
+    observation_space = Box(-1, 1, (2,))
+    action_space = Dict(x=Dict(a=Discrete(3), b=Box(-1, 1, (2,))), y=Discrete(2))
+
+    def __init__(self, max_episode_steps=None): ...
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.low, {}
+
+    def step(self, act):
+        return self.observation_space.high, 0., False, False, {}
+
+
+@pytest.mark.parametrize("distribution, told", [("gaussian", "normal"), ("squashed", "tanh of a normal")])
+def test_the_scale_of_a_part_of_a_part(distribution, told):
+    said = dict(rlbench.Trainer(Nested, "ppo", hidden=(8,), distribution=distribution).explain("action_scale"))
+    assert said["x.b distribution"].startswith(told)
+    assert said["x.b bounds"] == "-1 to 1, in each of 2 dimensions"
+    assert "no scale" in said["x.a actions"] and "no scale" in said["y actions"]
+
+
 def test_recorded_steps(tmp_path):
     trainer = run_in(Reach, "sac")
     write_memory(tmp_path / "seen.rlb", trainer.learner.memory, *spaces_of(trainer))

@@ -422,6 +422,19 @@ def test_a_loss_of_ones_own_that_is_right_is_not_blamed():
     assert not {"sees_past_end", "mixed_rows"}.intersection(run.diagnose().names)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_units_left_out_by_chance_are_no_rows_that_mix():
+    run = Trainer("Pendulum-v1", "sac", seed=0, dropout=.01, critic_norm="layer", gradient_steps=2, hidden=(32, 32),
+                  learning_starts=100).run(400)
+    assert "mixed_rows" not in run.diagnose().names
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_who_chooses_by_values_of_a_scale_of_its_own_acts_as_it_says():
+    run = Trainer("CartPole-v1", "stream_q", exploration="boltzmann", temperature=1., seed=0).run(6000)
+    assert "acts_otherwise" not in run.diagnose(steps=600, seconds=4).names
+
+
 class Slow(gym.ActionWrapper):
     "Each step takes a while"
     steps = 0

@@ -15,7 +15,7 @@ from rlbench.core.spaces import Numbering, SpaceProblem, Spec, Stack, blank, cel
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.policies.distributions import Beta, Product, SquashedGaussian
-from rlbench.policies.encoders import encoder
+from rlbench.policies.encoders import Normaliser, encoder
 from rlbench.policies.heads import Critics, Heads, NoisyLinear, QNet, Stream, expected, midpoints, redraw
 from rlbench.policies.networks import MLP, NumpyMLP, Trunk, in_numpy, policy_net
 from rlbench.policies.recurrent import CELLS, MemoryNet, OwnRecurrent, Recurrent, core, started, unroll
@@ -56,6 +56,14 @@ SIZES = [
     (Stack(spaces.Box(-1, 1, (3,)), 4), 12),
     (ROBOT, 32 * 4 * 5 + 5 + 4 + 2),
 ]
+
+
+@pytest.mark.parametrize("stack", [space for space, _ in SIZES if isinstance(space, Stack)], ids=str)
+def test_stacked_pictures_have_no_moments_and_stacked_numbers_have(stack):
+    if stack.shape == (4, 3): assert Normaliser(stack)
+    else:
+        with pytest.raises(SpaceProblem, match="normalize_obs needs observations with numbers in a Box"):
+            Normaliser(stack)
 
 
 def generator(seed=0):
@@ -703,13 +711,99 @@ def test_a_core_of_ones_own_by_one_setting(algo, tmp_path):
 @pytest.mark.parametrize("build, told", [
     (lambda inputs, units, generator: 3, "it is a int; expected a torch.nn.Module"),
     (lambda inputs, units, generator: nn.Linear(inputs, units), "its carry_size is None"),
-    (lambda inputs, units, generator: OwnGRU(inputs, units + 1, generator), "of two rows it makes .2, 9."),
+    (lambda inputs, units, generator: OwnGRU(inputs, units + 1, generator), r"\[0\] is Tensor torch.float32 \(8, 9\)"),
     (lambda inputs, units, generator: OwnGRU(inputs + 1, units, generator), "core 'bad' of .*RuntimeError"),
 ])
 def test_what_is_no_core_is_refused(build, told):
     core("bad")(build)
     with pytest.raises(ConfigError, match=told):
         Trainer("rlbench/StatelessCartPole-v0", "recurrent_ppo", cell="bad", memory_size=8)
+
+
+class PlainGRU(OwnGRU):
+    "The same, by the first weights that torch draws"
+
+    def __init__(self, inputs, units, generator):
+        nn.Module.__init__(self)
+        self.cell = nn.GRUCell(inputs, units)
+        self.carry_size = units
+
+
+def remembering(algo, cell, **settings):
+    "A run with a core of one's own"
+    small = dict(r2d2=dict(learning_starts=64, batch_size=4), recurrent_ppo=dict(n_steps=16, batch_size=32))[algo]
+    return Trainer("rlbench/StatelessCartPole-v0", algo, seed=0, num_envs=2, cell=cell, memory_size=8,
+                   **small, **settings)
+
+
+@pytest.mark.parametrize("algo", ["r2d2", "recurrent_ppo"])
+def test_first_weights_of_a_core_come_from_the_seed(algo):
+    core("plain_gru")(PlainGRU)
+    before = torch.get_rng_state()
+    trainer = remembering(algo, "plain_gru")
+    twins = [remembering(algo, "plain_gru"), trainer.fresh(), trainer]
+    for twin in twins: twin.until("update", 2)
+    assert len({twin.digest() for twin in twins}) == 1
+    assert torch.equal(before, torch.get_rng_state())
+
+
+class Odd(OwnGRU):
+    "A core with a fault"
+
+    def __init__(self, fault, inputs, units):
+        super().__init__(inputs, units, None)
+        self.fault = fault
+        self.norm = nn.BatchNorm1d(units).requires_grad_(fault == "norm")
+        self.spare = nn.Linear(units, units).requires_grad_(fault == "spare")
+        if fault == "double": self.double()
+
+    def forward(self, x, carry):
+        if self.fault == "others": x = x - x.mean(0)
+        if self.fault == "in place": carry += 1
+        output, carry = super().forward(x, carry)
+        if self.fault == "chance": output = nn.functional.dropout(output)
+        if self.fault == "norm": output = self.norm(output)
+        return output, carry
+
+
+@pytest.mark.parametrize("algo", ["r2d2", "recurrent_ppo"])
+@pytest.mark.parametrize("fault, told", [
+    ("others", "depends on the rows beside it"),
+    ("in place", "or changes what it is shown"),
+    ("chance", "differs from call to call"),
+    ("norm", "differs from call to call"),
+    ("spare", "does not depend on spare.weight, spare.bias"),
+    ("double", "core 'odd' of .*RuntimeError.*dtype"),
+])
+def test_a_core_that_could_not_be_taken_again_is_refused(algo, fault, told):
+    core("odd")(lambda inputs, units, generator: Odd(fault, inputs, units))
+    with pytest.raises(ConfigError, match=told):
+        remembering(algo, "odd")
+    core("odd")(lambda inputs, units, generator: Odd("", inputs, units))
+    remembering(algo, "odd").until("update", 1)
+
+
+class Averaging(nn.Module):
+    "A core in which nothing is learned"
+    carry_size = 8
+
+    def __init__(self, inputs, units, generator):
+        super().__init__()
+
+    def forward(self, x, carry):
+        carry = .9 * carry + .1 * x[:, :8]
+        return torch.cat([carry, x[:, 8:]], -1)[:, :8], carry
+
+
+@pytest.mark.parametrize("algo", ["r2d2", "recurrent_ppo"])
+def test_a_core_may_have_no_weights(algo, tmp_path):
+    core("averaging")(Averaging)
+    trainer = remembering(algo, "averaging", hidden=(8,))
+    trainer.until("update", 2)
+    trainer.save(tmp_path / "run.rlb")
+    other = load(tmp_path / "run.rlb")
+    for run in (trainer, other): run.until("update", 2)
+    assert trainer.digest() == other.digest()
 
 
 @pytest.mark.parametrize("name", ["lstn", "gru2", ""])

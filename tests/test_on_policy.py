@@ -388,3 +388,17 @@ def test_who_learned_in_several_environments_only_acts_in_another_run(algo, tmp_
     for one in (trainer, twin):
         one.run(steps=20)
     assert same(trainer.state(), twin.state())
+
+
+def test_a_price_comes_back_from_wherever_it_was():
+    "However long steps were too short before, it is dear again after twenty rollouts of steps that are too long"
+    trainer = Trainer("CartPole-v1", "ppo_kl", seed=0, num_envs=2, n_steps=16, hidden=(8,))
+    price = trainer.learner.nets.price
+    for short in (True, False):
+        for _ in range(300): price.adapt(torch.tensor(0. if short else 1.), .01)
+        assert 0 < price.beta < torch.inf
+        for _ in range(25): price.adapt(torch.tensor(1. if short else 0.), .01)
+        assert price.beta > 1 if short else price.beta < 1
+    free = Trainer("CartPole-v1", "ppo_kl", seed=0, num_envs=2, n_steps=16, hidden=(8,), kl_coeff=0.)
+    free.until("iteration", 2)
+    assert free.learner.nets.price.beta == 0

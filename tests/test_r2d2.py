@@ -1,4 +1,7 @@
 "R2D2: targets against a slow loop, what is learned from, priorities of stretches, masks, and exact resume."
+import math
+
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -6,6 +9,7 @@ import torch
 from rlbench.algos.r2d2 import R2D2, sequence_priority
 from rlbench.buffers.off_policy import rescale, unscale
 from rlbench.core.batch import Batch
+from rlbench.core.spaces import Spec
 from rlbench.core.state import same
 from rlbench.envs.grids import GridWorld
 from rlbench.training.trainer import Trainer, load
@@ -126,3 +130,16 @@ def test_stretches_may_become_longer_in_mid_run():
     trainer.set(sequence_length=9, burn_in=2)
     trainer.until("update", 2)
     assert len(trainer.learner.last.batch.rew) == 11
+
+
+def test_a_temperature_is_in_units_of_values():
+    "Values of 30 and 31 are 4.5 and 4.6 on the scale that is learned: the temperature is not of these"
+    algo = R2D2(exploration="boltzmann", temperature=1., hidden=(4,), memory_size=4)
+    spec = Spec(gym.spaces.Box(-1, 1, (1,)), gym.spaces.Discrete(2), 1)
+    nets = algo.nets(spec, torch.Generator().manual_seed(0))
+    n = 20_000
+    q = rescale(torch.tensor([[30., 31.]])).expand(n, 2)
+    nets.q.step = lambda obs, carry: (q, carry)
+    noise = torch.empty(n, 2).exponential_(generator=torch.Generator().manual_seed(1))
+    act, _, _ = algo.act(nets, torch.zeros(n, 1), noise, nets.q.net.initial(n))
+    assert act.float().mean().item() == pytest.approx(1 / (1 + math.exp(-1)), abs=.015)

@@ -133,7 +133,7 @@ class RecurrentQ(ReplayedQ):
 
     def act(self, nets, obs, noise, carry):
         q, before, after = self.step(nets, obs, carry)
-        return self.choose(allowed(q, obs), noise, mask_of(obs)), dict(carry=before), after
+        return self.choose(allowed(unscale(q), obs), noise, mask_of(obs)), dict(carry=before), after
 
     def values_after(self, nets, obs, carry):
         return allowed(unscale(self.step(nets, obs, carry)[0]), obs)

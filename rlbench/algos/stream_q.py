@@ -38,7 +38,7 @@ class Valuing(Streaming, StreamQSettings):
         return allowed(nets.q(obs), obs)
 
     def act(self, nets, obs, noise, carry):
-        return self.choose(self.scaled_values(nets, obs), noise, mask_of(obs)), {}, carry
+        return self.choose(self.values(nets, obs), noise, mask_of(obs)), {}, carry
 
     def values(self, nets, obs):
         return self.scaled_values(nets, obs) * nets.scale.unit

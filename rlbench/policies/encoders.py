@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MOST_INPUTS', 'CNNS', 'AsFloat', 'OneHot', 'conv', 'missing', 'CNN', 'picture_kind', 'AsChannels', 'as_one_picture',
-           'has_moments', 'PartNorms', 'norm_of', 'named_norms', 'Normaliser', 'Together', 'size_of', 'box_encoder',
-           'module_for', 'encoder']
+           'picture_in', 'has_moments', 'PartNorms', 'norm_of', 'named_norms', 'Normaliser', 'Together', 'size_of',
+           'box_encoder', 'module_for', 'encoder']
 
 # %% ../../nbs/2_policies/21_encoders.ipynb #695084c7
 import math
@@ -128,11 +128,16 @@ def as_one_picture(stack):
     low, high = (np.full(shape, bound, stack.dtype) for bound in (stack.low.min(), stack.high.max()))
     return gym.spaces.Box(low, high, dtype=stack.dtype.type)
 
+def picture_in(space):
+    "The Box that a network sees of another Box, frames in one; None where frames are no pictures"
+    return as_one_picture(space) if isinstance(space, Stack) else space
+
 # %% ../../nbs/2_policies/21_encoders.ipynb #6d8aa1d0
 def has_moments(space):
     "True for observations that are numbers, each with a mean and a deviation of its own"
-    numbers = isinstance(space, gym.spaces.Box) and space.dtype != np.bool_ and 0 not in space.shape
-    return numbers and not picture_kind(space)
+    if not isinstance(space, gym.spaces.Box) or space.dtype == np.bool_ or 0 in space.shape: return False
+    picture = picture_in(space)
+    return picture is None or not picture_kind(picture)
 
 class PartNorms(nn.Module):
     "Running moments of those parts of an observation that are numbers; the others stay as they are"
@@ -205,7 +210,7 @@ def box_encoder(space, generator, how):
     "The module for a Box: a CNN where `how` says so, or where it is a picture"
     if how not in ("auto", "flat", *CNNS):
         raise ValueError(f"encode={how!r}: expected auto, flat, {', '.join(CNNS)}, or a module")
-    picture = as_one_picture(space) if isinstance(space, Stack) else space
+    picture = picture_in(space)
     name = picture_kind(picture) if how == "auto" and picture else how
     if name in CNNS and picture and len(picture.shape) == 3:
         cnn = CNN(picture, CNNS[name], generator)

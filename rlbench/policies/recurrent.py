@@ -7,14 +7,18 @@ __all__ = ['CELLS', 'CORES', 'started', 'unroll', 'Carrying', 'GatedMemory', 'Re
 
 # %% ../../nbs/2_policies/26_recurrent.ipynb #7ad7d329
 from dataclasses import dataclass
+from functools import partial
 
+import gymnasium as gym
 import torch
 from torch import nn
 
 from ..core.batch import Batch, each
+from ..core.forms import misfits
 from ..core.settings import hp
 from ..core.words import ConfigError, unknown
 from .networks import Trunk, linear
+from .own_modules import idle_weights, made, shown_of, unsteady
 
 # %% ../../nbs/2_policies/26_recurrent.ipynb #832f7b9d
 def started(carry,  # (B, C)
@@ -133,30 +137,23 @@ def core(name):
 # %% ../../nbs/2_policies/26_recurrent.ipynb #11a05090
 def fault_of_core(module, inputs, units):
     "What keeps a module from being a core, in words; nothing where it is one"
-    if not isinstance(module, nn.Module):
-        return f"it is a {type(module).__name__}; expected a torch.nn.Module"
     size = getattr(module, "carry_size", None)
     if not isinstance(size, int) or size < 1:
         return f"its carry_size is {size!r}; expected how many numbers it carries, at least 1"
-    with torch.no_grad():
-        output, carry = module(torch.zeros(2, inputs), torch.zeros(2, size))
-    shapes = tuple(output.shape), tuple(carry.shape)
-    if shapes == ((2, units), (2, size)): return ""
-    return f"of two rows it makes {shapes[0]} and carries {shapes[1]}; expected (2, {units}) and (2, {size})"
+    seen = [shown_of(gym.spaces.Box(-1, 1, (n,))) for n in (inputs, size)]
+    with torch.no_grad(): said = module(*seen)
+    for place, there, expected in misfits(said, (torch.zeros(8, units), torch.zeros(8, size))):
+        return f"of 8 rows it makes output and carry; {place} is {there}, expected {expected}"
+    return unsteady(module, *seen) or idle_weights(module, *seen)
 
 def built_core(name, inputs, units, generator):
     "The module that a core's builder makes; ConfigError says what is wrong with it"
     if name not in CORES:
         raise ConfigError(f"{unknown('core', name, [*CELLS, *CORES])}. One of your own is filed before it is used, and "
                           f"before a run with it is loaded: @rlbench.policies.recurrent.core({name!r})")
-    try:
-        module = CORES[name](inputs, units, generator)
-        fault = fault_of_core(module, inputs, units)
-    except Exception as problem:
-        fault = f"{type(problem).__name__}: {problem}"
-    if fault:
-        raise ConfigError(f"core {name!r} of ({inputs}, {units}, generator): {fault}")
-    return module
+    fault = partial(fault_of_core, inputs=inputs, units=units)
+    where = f"core {name!r} of ({inputs}, {units}, generator)"
+    return made(partial(CORES[name], inputs, units, generator), fault, generator, where)
 
 # %% ../../nbs/2_policies/26_recurrent.ipynb #87246fc8
 class OwnRecurrent(nn.Module):
@@ -165,10 +162,11 @@ class OwnRecurrent(nn.Module):
     def __init__(self, inputs, units, generator, kind): # as of Recurrent; kind: key of CORES
         super().__init__()
         self.core = built_core(kind, inputs, units, generator)
+        self.register_buffer("nothing", torch.zeros(0), persistent=False)     # lies where the weights do, if there are any
 
     def initial(self, n):
         "The carry (n, C) of environments that remember nothing, where the weights are"
-        return next(self.core.parameters()).new_zeros(n, self.core.carry_size)
+        return self.nothing.new_zeros(n, self.core.carry_size)
 
     def step(self, x, carry):  # (B, inputs), (B, C)
         "One step without a reset -> output (B, units), carry"

@@ -30,6 +30,7 @@ from ..core.words import ConfigError, unknown
 from ..envs.env import EnvProblem
 from ..envs.find import find
 from ..envs.tabular import model_of
+from ..policies.recurrent import CELLS
 from .actor import Actor
 from .presets import add_preset
 from .rule import BrokenOff, Lost, metrics_row
@@ -389,7 +390,8 @@ def check_widths(settings, weights):
     "FileProblem where settings ask for wider networks than there are weights in a file, by name"
     if getattr(settings, "body", "mlp") not in ("mlp", "layer_norm", "simba"):
         return                            # somebody's own: who knows what is in it
-    memory = getattr(settings, "memory_size", None)
+    is_ours = getattr(settings, "cell", None) in CELLS
+    memory = settings.memory_size if is_ours else 0
     widths = [*getattr(settings, "hidden", ()), *([memory] * 2 if memory else [])]
     wanted = sum(one * next_one for one, next_one in pairwise(widths))
     held = sum(weight.numel() for weight in weights.values())

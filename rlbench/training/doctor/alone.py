@@ -23,8 +23,9 @@ def by_row(found): # Rehearsal
     "Whether an algorithm learns from single rows of a memory, by a loss that is a mean over them"
     algo = found.learner.algo
     rows = found.batch
-    replays = algo.replays and not (algo.update or algo.offline or algo.imitates or hasattr(algo, "norm_share"))
-    if not replays or not {"term", "obs", "next_obs"} <= rows.keys() or rows.term.ndim != 1:
+    by_rows = not (hasattr(algo, "norm_share") or getattr(algo, "dropout", 0))
+    replays = algo.replays and not (algo.update or algo.offline or algo.imitates)
+    if not (by_rows and replays) or not {"term", "obs", "next_obs"} <= rows.keys() or rows.term.ndim != 1:
         return False
     single = all(len(column) == len(rows.term) for _, column in columns(rows))
     return single and loss_of(algo, found.nets, rows) == loss_of(algo, found.nets, rows)
