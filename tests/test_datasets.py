@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rlbench import Trainer
 from rlbench.buffers import datasets
 from rlbench.buffers.datasets import (
-    digest, filtered, from_minari, layout, load_ring, merged, read_lines, returns_in, save_ring, subset, to_minari,
-    write_lines)
+    digest, filtered, from_minari, jumps, layout, load_ring, merged, read_lines, returns_in, save_ring, subset,
+    to_minari, write_lines)
 from rlbench.buffers.frames import Frames
 from rlbench.buffers.ring import Ring
 from rlbench.buffers.sequences import Reservoir
@@ -350,6 +350,13 @@ def cut_at_jumps(rows):
     for (name, term, trunc), (after, *_) in zip(rows, [*rows[1:], (0,)]):
         out.append((name, term, trunc or not (term or after == name + 10)))
     return out
+
+
+def test_where_an_episode_jumps_is_asked_of_parts_by_name():
+    rows = Batch(obs=Batch(at=np.arange(3), seen=np.zeros(3)), next_obs=Batch(seen=np.zeros(3), at=np.arange(1, 4)))
+    assert not jumps(rows).any()
+    rows.obs.at[2] = 9
+    assert jumps(rows).tolist() == [False, True]
 
 
 def test_there_and_back_through_minari(monkeypatch, tmp_path):

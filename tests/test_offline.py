@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from benchmarks.datasets import RECIPES, Recipe, check_same, dataset, episodes_told, played
-from rlbench import Trainer, load, record
+from rlbench import Trainer, estimate, load, record, suggest
 from rlbench.algos.algorithm import algorithms, get
 from rlbench.algos.awr import advantage_weights, judged_returns, rows_in_time
 from rlbench.algos.cql import box_gap, value_gap
@@ -18,6 +18,7 @@ from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.policies.encoders import Normaliser
 from rlbench.training.learner import NotFinite
+from tests.cases import demonstrations
 
 
 # ---- data sets
@@ -117,6 +118,24 @@ def test_who_needs_rewards_says_so():
     Trainer("CartPole-v1", "bc", memory=given)
     with pytest.raises(ConfigError, match="it has no column rew; it has obs"):
         Trainer("CartPole-v1", "awr", memory=given)
+
+
+@pytest.mark.parametrize("column, kind, shape", [
+    ("term", np.uint8, (60,)), ("trunc", np.int64, (60,)), ("rew", bool, (60,)),
+    ("rew", np.float32, (60, 1)), ("term", bool, (60, 1)), ("logp", np.float32, (60, 1))])
+def test_rewards_and_flags_are_one_of_their_kind_in_each_row(column, kind, shape):
+    given = demonstrations("CartPole-v1", 1).twin()
+    given.places[column] = np.zeros(shape, kind)
+    told = f"column {column}: ndarray {np.dtype(kind)} .*, expected {'bool' if column[0] == 't' else 'numbers'}"
+    for name in ("bc", "awr", "iql", "discrete_cql", "gail", "dqn"):
+        with pytest.raises(ConfigError, match=f"memory: {told}"):
+            Trainer("CartPole-v1", name, memory=given, num_envs=given.num_envs)
+    with pytest.raises(ConfigError, match=f"suggest: memory: {told}"):
+        suggest("CartPole-v1", seconds=.1, memory=given)
+    with pytest.raises(ConfigError, match=f"estimate: memory: {told}"):
+        estimate(lambda obs: np.full((len(obs), 2), .5), given, gamma=.9)
+    with pytest.raises(ConfigError, match=told):
+        subset(given, given.latest())
 
 
 # ---- IQL, TD3+BC, CQL
@@ -306,6 +325,16 @@ def test_parts_of_more_bits_teach_the_same(parts, name, tmp_path):
     expected = weights_of(env, name, given)
     assert torch.equal(weights_of(env, name, wide), expected)
     assert torch.equal(weights_of(env, name, read_lines(tmp_path / "wide.jsonl")), expected)
+
+
+@pytest.mark.parametrize("name", ["bc", "awr", "iql", "gail"])
+def test_parts_in_another_order_teach_the_same(parts, name):
+    env, given = parts
+    turned = given.twin()
+    for column in ("obs", "act", "next_obs"):
+        turned.places[column] = Batch(reversed(given.places[column].items()))
+    assert list(turned.rows.obs) == list(given.rows.obs)[::-1]
+    assert torch.equal(weights_of(env, name, turned), weights_of(env, name, given))
 
 
 def test_a_number_that_a_type_has_not_is_refused(parts):

@@ -14,7 +14,7 @@ from rlbench.core.spaces import Spec, in_rows
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.registration import TEAMS
-from rlbench.training.suggest import Chance, data_methods, methods, suggest, tried
+from rlbench.training.suggest import Chance, data_methods, methods, suggest, tried, untaught
 from rlbench.training.trainer import CannotGoBack, Trainer
 from tests.cases import demonstrations
 
@@ -226,7 +226,7 @@ def test_of_several_behaviours_each_has_its_own(env):
 
 def test_data_are_learned_from(tmp_path):
     mixed = demonstrations("CartPole-v1", 4, steps=200)
-    found = suggest("CartPole-v1", seconds=.4, memory=mixed)
+    found = suggest("CartPole-v1", seconds=2, memory=mixed)
     assert [choice.algo for choice in found.choices] == ["awr", "discrete_cql"]
     assert all("memory=memory" in choice.call and choice.reached > 5 for choice in found.choices)
     save_ring(tmp_path / "mixed.rlb", mixed)
@@ -238,6 +238,93 @@ def test_data_are_learned_from(tmp_path):
     forces = demonstrations("Pendulum-v1", 2, steps=60)
     turned = Spec(BOX, gym.spaces.Box(-2, 2, (1,)), 1)
     assert [name for name, _ in data_methods(turned, forces)][:2] == ["awr", "td3_bc"]
+
+
+def without(memory, *names):
+    "The same rows without some columns"
+    less = memory.twin()
+    for name in names: less.places.pop(name)
+    return less
+
+
+def test_data_that_all_return_the_same_are_cloned_whatever_that_is():
+    data = demonstrations("CartPole-v1", 4, steps=200).twin()
+    task = Spec(BOX, gym.spaces.Discrete(2), 1)
+    for reward in (0., 1.):
+        data.places["rew"] = data.ends(slice(None)) * np.float32(reward)
+        assert [name for name, _ in data_methods(task, data)] == ["bc", "awr"]
+    cut = data.twin()
+    cut.places["term"][:] = False
+    cut.places["trunc"][:] = False                        # no episode is whole
+    assert not any("some episodes are better" in why for _, why in data_methods(task, cut))
+
+
+@pytest.mark.parametrize("missing", [("term",), ("trunc",), ("next_obs",), ("rew", "term", "trunc", "next_obs")])
+def test_what_data_lack_is_said(missing):
+    found = suggest("CartPole-v1", seconds=.4, memory=without(demonstrations("CartPole-v1", 2, steps=60), *missing))
+    assert [choice.algo for choice in found.choices] == ["bc", "gail"]
+    assert f"the data have no {', '.join(missing)};" in found.choices[1].why
+
+
+def test_data_without_actions_are_not_blamed_on_the_environment():
+    with pytest.raises(ConfigError, match="it has no column act"):
+        suggest("CartPole-v1", seconds=.4, memory=without(demonstrations("CartPole-v1", 2, steps=60), "act"))
+
+
+class Clock:
+    "What an environment and a trainer take, in seconds of its own"
+    def __init__(self):
+        self.now = 0.
+
+    def __call__(self):
+        self.now += 1e-3
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    "A clock on which the first trainer of a process takes five seconds"
+    clock = Clock()
+    made = []
+    def slow_at_first(*args, **settings):
+        if not made: clock.now += 5
+        made.append(Trainer(*args, **settings))
+        return made[-1]
+    monkeypatch.setattr("rlbench.training.suggest.perf_counter", clock)
+    monkeypatch.setattr("rlbench.training.suggest.Trainer", slow_at_first)
+    return clock
+
+
+def test_what_a_process_does_once_is_not_the_environments(clock):
+    class Late(Own):
+        def reset(self, **how):
+            clock.now += .5
+            return super().reset(**how)
+
+    for env, seconds in ((Own, 0), (Late, .5)):
+        clock.now = 0.
+        trainer, made, ready = untaught(env, None)
+        trainer.close()
+        assert made < .1 and abs(ready - seconds) < .1
+
+
+def test_the_clock_begins_when_a_process_has_warmed_up(clock, monkeypatch):
+    asked = []
+    def noted(env, env_settings, algo, why, seconds, **given):
+        asked.append((seconds, given["slow"]))
+        clock.now += 1                                    # the first trial takes less than it might
+        return tried(env, env_settings, algo, why, .001, **given)
+    monkeypatch.setattr("rlbench.training.suggest.tried", noted)
+    found = suggest(Own, seconds=8)
+    assert [choice.algo for choice in found.choices] == ["ppo", "dqn"]
+    (first, slow), (second, _) = asked
+    assert not slow and 2.9 < first < 4 and 2 * first - 1.5 < second < 2 * first - .9
+
+
+def test_who_makes_a_trainer_for_long_learns_for_less(clock):
+    begun = clock.now
+    tried(Own, None, "ppo", "", seconds=5)                # all of them go into the first trainer
+    assert clock.now - begun < 5.5
 
 
 @pytest.mark.parametrize("env, memory, told", [

@@ -190,7 +190,7 @@ def misfit(memory, spec, needed):
         held = memory.rows[name]
         wanted = room_for(space, 1)[None]
         for what, told in dict(shapes=shapes_of, types=types_of).items():
-            if told(held) != told(wanted):
+            if dict(told(held)) != dict(told(wanted)):    # in any order
                 there = by_name(told(held))
                 here = by_name(told(wanted))
                 return f"its {name} have {what} {there}, those of {space} have {here}"

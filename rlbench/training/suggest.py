@@ -20,7 +20,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from ..algos.algorithm import get
+from ..algos.algorithm import Algorithm, get
 from ..buffers.datasets import check_ring, returns_in
 from ..buffers.recordings import read_memory
 from ..buffers.ring import Ring
@@ -81,6 +81,11 @@ def speaking(aloud):
         yield
 
 # %% ../../nbs/6_training/69_suggest.ipynb #af4de1ff
+def warm_up():
+    "What torch does once in a process, before anything is timed"
+    with speaking(False), contextlib.closing(Trainer("CartPole-v1", "ppo", num_envs=1, n_steps=64)) as first:
+        first.run(updates=1)
+
 def untaught(env, env_settings):
     "(a trainer in one environment that has learned nothing, seconds to make that, seconds of its first reset)"
     source = find(env, env_settings)
@@ -88,11 +93,13 @@ def untaught(env, env_settings):
     begun = perf_counter()
     one = source.vector(1, native=False) if named else env
     made = perf_counter()
+    if named: one.reset(0)
+    ready = perf_counter()
     with speaking(False):
         trainer = Trainer(one, "ppo", num_envs=1, native=False, check_env=not named,
                           env_settings=None if named else env_settings)
     trainer.source = env                                  # from which it was made, so it may be closed
-    return trainer, made - begun, perf_counter() - made
+    return trainer, made - begun, (ready if named else perf_counter()) - made
 
 # %% ../../nbs/6_training/69_suggest.ipynb #bfb4a2b7
 class Meets:
@@ -224,14 +231,16 @@ EVEN = .1 # of the mean return, above which some episodes are told from others
 def data_methods(spec, memory):
     "[(algorithm, why), …] that learn from a memory, the first choice first"
     clone = ("bc", "do as the data do; nothing is asked of rewards")
-    if "rew" not in memory.rows or "next_obs" not in memory.rows:
-        return [clone, ("gail", "the data tell no rewards; it takes steps of its own, and is paid for looking alike")]
+    lacking = ", ".join(name for name in Algorithm.reads if name not in memory.rows)
+    if lacking:
+        return [clone, ("gail", f"the data have no {lacking}; it takes steps, and is paid for looking alike")]
     ret = returns_in(memory)
     weighed = ("awr", "a clone that counts what turned out well for more, and leaves nothing that was done")
-    if len(ret) and ret.std() < EVEN * abs(ret.mean()):
+    if len(ret) and ret.std() <= EVEN * abs(ret.mean()):
         return [("bc", "all episodes return much the same: do as they do"), weighed]
-    values = [("td3_bc", "some episodes are better: values choose among actions, near those of the data"),
-              ("discrete_cql", "some episodes are better: it values what was done above what nobody tried")]
+    some = "some episodes are better" if len(ret) else "no episode is whole"
+    values = [("td3_bc", f"{some}: values choose among actions, near those of the data"),
+              ("discrete_cql", f"{some}: it values what was done above what nobody tried")]
     return [one for one in [weighed, *values, clone] if accepts(one[0], spec)]
 
 # %% ../../nbs/6_training/69_suggest.ipynb #c7e532a7
@@ -339,15 +348,17 @@ def preset_of(env, algo):
 # %% ../../nbs/6_training/69_suggest.ipynb #5f5054cf
 def tried(env, env_settings, algo, why, seconds, memory=None, data="", slow=False):
     "A Candidate: an algorithm, after some seconds of training; of a slow environment there is only one"
+    begun = perf_counter()
     preset = preset_of(env, algo)
     few = dict(num_envs=1, check_env=False, native=False) if slow else {}
-    end = -np.inf if slow else perf_counter() + 2 * seconds
+    end = -np.inf if slow else begun + seconds
     trainer = Trainer(env, algo, preset="tuned" if preset else None, env_settings=env_settings, memory=memory, **few)
     pace = Pace()
     trainer.watchers.append(pace)
     exact = any(learner.settings.exact for learner in trainer.learners.values())
     if not exact:
-        run_for(trainer, seconds, most=100_000)
+        part = seconds / 2 if memory else seconds         # the rest is for episodes
+        run_for(trainer, begun + part - perf_counter(), most=100_000)
     rate = 0. if exact else pace.rate
     reached = reached_by(trainer, end)
     trainer.close()
@@ -488,19 +499,20 @@ def named_where_it_breaks(env):
         raise EnvProblem(f"{name_of_source(env)} was tried, and broke off: {told}") from problem
 
 # %% ../../nbs/6_training/69_suggest.ipynb #075f5561
-def tried_in_turn(env, env_settings, pairs, seconds, end, slow, **given):
-    "(the first two Candidates that fit into memory, lines about those that do not); `end`: of all seconds"
+def tried_in_turn(env, env_settings, pairs, end, slow, **given):
+    "(the first two Candidates that fit into memory, lines about those that do not) in the seconds until `end`"
     choices = []
     left_out = []
     for algo, why in pairs:
         if len(choices) == 2: break
         pair = env, env_settings, algo, why
-        if slow and perf_counter() > end:
+        left = end - perf_counter()
+        if slow and left < 0:
             choices.append(untried(*pair, given["data"]))
             continue
         try:
             with speaking(not choices and not left_out):
-                choices.append(tried(*pair, seconds, **given, slow=slow))
+                choices.append(tried(*pair, left / (2 - len(choices)), **given, slow=slow))
         except (MemoryError, RuntimeError) as problem:
             if not lacks_memory(problem): raise
             left_out.append(LEFT_OUT.format(algo))
@@ -514,12 +526,13 @@ def told_spaces(trainer):
 
 # %% ../../nbs/6_training/69_suggest.ipynb #2803b708
 def suggest(env,               # gymnasium id, 'file.py:Name', or what makes one
-            seconds=8,         # to spend, in all
+            seconds=8,         # to spend, once torch is warm
             env_settings=None,
             memory=None):      # to learn from, instead of steps: a Ring, or its file
     "Look at an environment, try chance and two algorithms in it -> Suggestion"
     data, memory = data_named(memory)
     check_asked(env, seconds, memory)
+    warm_up()
     end = perf_counter() + seconds
     with named_where_it_breaks(env):
         trainer, made, ready = untaught(env, env_settings)
@@ -531,5 +544,5 @@ def suggest(env,               # gymnasium id, 'file.py:Name', or what makes one
             found, left_out = found_for(env, trainer, chances, memory)
         slow = is_slow(made, ready, chances, seconds)
         given = dict(memory=memory, data=data)
-        choices, larger = tried_in_turn(env, env_settings, casts(found), seconds * 3 / 8, end, slow, **given)
+        choices, larger = tried_in_turn(env, env_settings, casts(found), end, slow, **given)
     return Suggestion(name_of_source(env), told_spaces(trainer), chances, choices, (*left_out, *larger))
