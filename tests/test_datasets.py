@@ -256,12 +256,30 @@ def test_rows_that_lack_a_column_are_refused_where_it_is_needed(tmp_path):
                 Trainer("CartPole-v1", "bc", memory=less)
 
 
+def test_a_data_set_says_where_episodes_end(tmp_path):
+    ring = Ring(10, 1)
+    for t in range(4): ring.add(Batch(obs=np.float32([[t]]), rew=np.float32([t])))
+    asked = dict(
+        subset=lambda: subset(ring, [0]),
+        filtered=lambda: filtered(ring, lambda rows: rows.rew > 1),
+        merged=lambda: merged(ring, ring),
+        save_ring=lambda: save_ring(tmp_path / "a.rlb", ring),
+        write_lines=lambda: write_lines(tmp_path / "a.jsonl", ring),
+        returns_in=lambda: returns_in(ring),
+    )
+    for name, ask in asked.items():
+        with pytest.raises(ConfigError, match=f"{name}: no column term, trunc, so nobody knows where episodes end"):
+            ask()
+    assert not list(tmp_path.iterdir())
+
+
 def test_files_of_other_memories_are_not_taken_for_plain_rings(tmp_path):
     frames = Frames(4, 1, 2, True)
     stacks = np.ones((1, 2, 1))
-    frames.add(Batch(obs=stacks, next_obs=stacks, term=np.array([True]), trunc=np.array([False])))
+    ends = dict(term=np.array([True]), trunc=np.array([False]))
+    frames.add(Batch(obs=stacks, next_obs=stacks, **ends))
     pool = Reservoir(4, 1, 0)
-    pool.add(Batch(rew=np.ones(1)))
+    pool.add(Batch(rew=np.ones(1), **ends))
     for memory, more in ((frames, "aside, film, stack"), (pool, "rng")):
         save_ring(tmp_path / "a.rlb", memory)
         with pytest.raises(FileProblem, match=more):
