@@ -258,10 +258,14 @@ def test_rows_that_lack_a_column_are_refused_where_it_is_needed(tmp_path):
 
 def test_a_data_set_says_where_episodes_end(tmp_path):
     ring = Ring(10, 1)
-    for t in range(4): ring.add(Batch(obs=np.float32([[t]]), rew=np.float32([t])))
+    for t in range(4):
+        ring.add(Batch(obs=np.float32([[t]]), rew=np.float32([t])))
+
+    def paid(rows): return rows.rew > 1
+
     asked = dict(
         subset=lambda: subset(ring, [0]),
-        filtered=lambda: filtered(ring, lambda rows: rows.rew > 1),
+        filtered=lambda: filtered(ring, paid),
         merged=lambda: merged(ring, ring),
         save_ring=lambda: save_ring(tmp_path / "a.rlb", ring),
         write_lines=lambda: write_lines(tmp_path / "a.jsonl", ring),

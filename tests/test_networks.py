@@ -58,12 +58,16 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize("stack", [space for space, _ in SIZES if isinstance(space, Stack)], ids=str)
+STACKS = [space for space, _ in SIZES if isinstance(space, Stack)]
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=str)
 def test_stacked_pictures_have_no_moments_and_stacked_numbers_have(stack):
-    if stack.shape == (4, 3): assert Normaliser(stack)
-    else:
-        with pytest.raises(SpaceProblem, match="normalize_obs needs observations with numbers in a Box"):
-            Normaliser(stack)
+    if stack.shape == (4, 3):
+        Normaliser(stack)
+        return
+    with pytest.raises(SpaceProblem, match="normalize_obs needs observations with numbers in a Box"):
+        Normaliser(stack)
 
 
 def generator(seed=0):
@@ -802,7 +806,8 @@ def test_a_core_may_have_no_weights(algo, tmp_path):
     trainer.until("update", 2)
     trainer.save(tmp_path / "run.rlb")
     other = load(tmp_path / "run.rlb")
-    for run in (trainer, other): run.until("update", 2)
+    for run in (trainer, other):
+        run.until("update", 2)
     assert trainer.digest() == other.digest()
 
 

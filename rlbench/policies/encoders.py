@@ -135,7 +135,8 @@ def picture_in(space):
 # %% ../../nbs/2_policies/21_encoders.ipynb #6d8aa1d0
 def has_moments(space):
     "True for observations that are numbers, each with a mean and a deviation of its own"
-    if not isinstance(space, gym.spaces.Box) or space.dtype == np.bool_ or 0 in space.shape: return False
+    if not isinstance(space, gym.spaces.Box) or space.dtype == np.bool_ or 0 in space.shape:
+        return False
     picture = picture_in(space)
     return picture is None or not picture_kind(picture)
 

@@ -162,7 +162,7 @@ class OwnRecurrent(nn.Module):
     def __init__(self, inputs, units, generator, kind): # as of Recurrent; kind: key of CORES
         super().__init__()
         self.core = built_core(kind, inputs, units, generator)
-        self.register_buffer("nothing", torch.zeros(0), persistent=False)     # lies where the weights do, if there are any
+        self.register_buffer("nothing", torch.zeros(0), persistent=False)     # lies where the weights would
 
     def initial(self, n):
         "The carry (n, C) of environments that remember nothing, where the weights are"
