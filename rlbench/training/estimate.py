@@ -553,7 +553,7 @@ def warn_of_never_done(evidence, method):
     if never:
         warnings.warn(f"estimate: {never:.0%} of the policy's probability is on actions that were never taken; no "
                       "method or interval knows what they return: watch somebody who takes them", stacklevel=4)
-    if method == "dm" and evidence.guessed > .2:
+    if method == "dm" and evidence.guessed - never > .2:
         warnings.warn(f"estimate: of {evidence.guessed:.0%} of what the policy would do fewer than {FEW_ROWS} rows "
                       "tell, so 'dm' guesses, and its interval does not know: take 'dr' or 'wpdis', or watch more",
                       stacklevel=4)
@@ -580,18 +580,18 @@ def warn_of_far_values(evidence):
 
 # %% ../../nbs/6_training/651_estimate.ipynb #a7f55253
 VALUED = {"dm": 1, "dr": FOLDS}   # methods that are made of values, and of how many each time
-SOLVED = 1e12                     # products in equations, which take a few minutes
+SOLVED = 2e12                     # products in equations, which take a few minutes
 EIGENVALUES = 25                  # times as many as for a solution
 
 def check_quick(evidence, method, groups, interval, seed=0):
-    "ConfigError where equations would take hours"
+    "ConfigError where equations take too long"
     if method not in VALUED: return
     size = evidence.done.shape[1]
     times = min(groups, evidence.trials.valid.shape[1]) + REDRAWN * (interval == "bootstrap")
     quick = int((SOLVED / size**3 - EIGENVALUES) / VALUED[method])
     if times <= quick: return
     fewer = f", or groups={quick} with interval='jackknife'" if quick > 10 else ""
-    raise ConfigError(f"estimate: {method!r} takes hours to solve {size:,} equations {times * VALUED[method]:,} times; "
+    raise ConfigError(f"estimate: {method!r} is too slow, with {size:,} equations {times * VALUED[method]:,} times; "
                       f"take method='wis', 'wpdis' or 'pdis' (--method wis){fewer}")
 
 # %% ../../nbs/6_training/651_estimate.ipynb #9f8f5d7e
