@@ -1,4 +1,6 @@
 "Off-policy estimates: against exact values, against plain loops, and what is said where something is missing"
+import warnings
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -10,10 +12,10 @@ from rlbench import Trainer
 from rlbench.buffers.ring import Ring
 from rlbench.core.batch import Batch, each
 from rlbench.core.words import ConfigError
-from rlbench.envs.tabular import evaluate_policy
+from rlbench.envs.tabular import Tabular, evaluate_policy
 from rlbench.training.actor import Policy
-from rlbench.training.estimate import (INTERVALS, METHODS, doubly_robust, episodes_in_time, estimate, estimates_of,
-                                       evidence_of)
+from rlbench.training.estimate import (FOLDS, INTERVALS, METHODS, RandomFeatures, doubly_robust, episodes_in_time,
+                                       estimate, estimates_of, evidence_of, share_never_done)
 from tests.cases import demonstrations
 
 
@@ -105,8 +107,13 @@ def test_doubly_robust_row_by_row(seen):
     evidence = evidence_of(trials, lambda obs: wanted[obs], world.observation_space, GAMMA)
     ones = np.ones(trials.valid.shape[1])
     q, v = np.zeros((2, *trials.valid.shape))
-    for values, rows in ((q, evidence.done), (v, evidence.would)):
-        values[trials.valid] = rows @ evidence.weights(ones)
+    for fold in range(FOLDS):               # values of the other episodes
+        mine = np.arange(len(ones)) % FOLDS == fold
+        weights = evidence.weights(np.where(mine, 0., 1.))
+        for values, rows in ((q, evidence.done), (v, evidence.would)):
+            found = np.zeros(trials.valid.shape)
+            found[trials.valid] = rows @ weights
+            values[:, mine] = found[:, mine]
     total = []
     for e in range(len(ones)):
         value = 0.
@@ -159,7 +166,7 @@ def test_what_is_missing_is_said(seen):
     never = np.zeros((7, 3))
     never[:, 0] = 1
     always = watched(world, np.tile([0., .5, .5], (7, 1)), 5, np.random.default_rng(0))
-    with pytest.raises(ConfigError, match="none of them counts"):
+    with pytest.raises(ConfigError, match="none of them counts"), pytest.warns(UserWarning, match="never taken"):
         estimate(lambda obs: never[obs], always, gamma=GAMMA)
 
 
@@ -402,3 +409,158 @@ def test_values_that_lead_far_away_are_warned_of(pole):
         return np.stack([~right, right], 1).astype(float)
     with pytest.warns(UserWarning, match="ahead.*, where .* steps can be told of"):
         estimate(held_up, coin_tossed(150), "dm", 1., groups=5)
+
+
+def crowd(states=60, actions=4, end=.05):
+    "Many states with few ways on; a reward of about 1 each time"
+    rng = np.random.default_rng(0)
+    table = []
+    for _ in range(states):
+        rows = []
+        for _ in range(actions):
+            there = rng.integers(states, size=3)
+            rew = 1 + .3 * rng.normal()
+            rows.append([(end, states, rew, True), *((round((1 - end) / 3, 9), int(to), rew, False) for to in there)])
+        table.append(rows)
+    start = np.r_[np.full(states, 1 / states), 0]
+    return Tabular([*table, [[(1., states, 0., True)]] * actions], start)
+
+
+@pytest.fixture(scope="module")
+def thin():
+    "(world, who was watched and is judged, ten memories of hardly two rows for each action of a state)"
+    world = crowd()
+    uniform = np.full(world.model().R.shape, 1 / 4)
+    return world, uniform, [watched(world, uniform, 20, np.random.default_rng(seed)) for seed in range(10)]
+
+
+@pytest.mark.filterwarnings("ignore:estimate")
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_where_few_rows_tell_of_an_action_corrected_values_still_hold_the_truth(thin, interval, monkeypatch):
+    "Values are corrected by episodes that they were not made of: in those they were made of nothing is left to correct"
+    monkeypatch.setattr("rlbench.training.estimate.REDRAWN", 100)
+    world, uniform, memories = thin
+    truth = world.initial_state_distrib @ evaluate_policy(world.model(), uniform, .99)
+    found = [estimate(lambda obs: uniform[obs], memory, "dr", .99, interval=interval) for memory in memories]
+    assert np.mean([one.low <= truth <= one.high for one in found]) >= .8
+    assert abs(np.mean([one.value for one in found]) - truth) < .25 * truth
+
+
+def test_where_few_rows_tell_of_an_action_the_direct_method_guesses_and_that_is_told(thin, seen):
+    _, uniform, memories = thin
+    with pytest.warns(UserWarning, match="what the policy would do fewer than 3 rows tell, so 'dm' guesses"):
+        estimate(lambda obs: uniform[obs], memories[0], "dm", .99)
+    _, wanted, memory = seen
+    assert not said_of(lambda obs: wanted[obs], memory, "dm", GAMMA)
+
+
+def said_of(*asked):
+    "Warnings of an estimate, and the words of its ConfigError"
+    problems = []
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try: estimate(*asked)
+        except ConfigError as problem: problems.append(str(problem))
+    return problems + [str(one.message) for one in heard]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("share", [1., .5])
+def test_what_nobody_did_is_told_by_every_method(method, share):
+    "Action 0 always, in a single state"
+    memory = told_of(np.ones(200), np.random.default_rng(0).normal(size=200))
+    words = said_of(told([1 - share, share]), memory, method, 1.)
+    assert any(f"{share:.0%} of the policy's probability is on actions that were never taken" in one for one in words)
+    assert not any("take method='dm'" in one for one in words)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_where_everything_was_done_at_times_nothing_is_missed(name):
+    case = CASES[name]
+    behaviour, wanted = policies(case.world, case.far)
+    for seed in range(10):
+        trials = episodes_in_time(watched(case.world, behaviour, case.episodes, np.random.default_rng(seed)))
+        assert not share_never_done(evidence_of(trials, lambda obs: wanted[obs], None, GAMMA))
+
+
+def test_where_the_way_is_long_values_are_offered_that_need_no_weights(seen):
+    "Every episode has another action than the policy's, and yet each action was done"
+    _, _, memory = seen
+    wanted = np.zeros((7, 3))
+    wanted[:, 0] = 1
+    long = watched(CASES["garden, four times as long"].world, np.full((7, 3), 1 / 3), 3, np.random.default_rng(4))
+    with pytest.raises(ConfigError, match="none of them counts; take method='dm'"):
+        estimate(lambda obs: wanted[obs], long, "wis", GAMMA)
+
+
+def test_what_is_seldom_done_is_worth_as_much_among_many_rows():
+    memory = told_of(np.ones(4000), np.zeros(4000))
+    memory.rows.act[0] = 1
+    memory.rows.rew[0] = 100
+    found = estimate(told([0., 1.]), memory, "dm", 1., behaviour=told([.999, .001]))
+    assert found.value == pytest.approx(100, abs=.01)
+
+
+def pictures(rows=60, size=40):
+    rng = np.random.default_rng(0)
+    obs = rng.integers(0, 255, (rows, 1, size, size, 3)).astype(np.uint8)
+    ends = (np.arange(rows) % 10 == 9)[:, None]
+    memory = Ring(rows, 1)
+    memory.extend(Batch(obs=obs, act=rng.integers(0, 3, (rows, 1)), rew=rng.normal(size=(rows, 1)).astype(np.float32),
+                        term=ends, trunc=ends & False, next_obs=obs, logp=np.full((rows, 1), np.log(1 / 3))))
+    return memory
+
+
+def test_features_are_no_more_than_rows_and_no_more_than_were_seen(seen):
+    memory = pictures()
+    space = gym.spaces.Box(0, 255, (40, 40, 3), np.uint8)
+    evidence = evidence_of(episodes_in_time(memory), told([1 / 3] * 3), space, GAMMA)
+    assert evidence.done.shape == evidence.follows.shape == (60, 60)
+    _, wanted, memory = seen
+    wide = evidence_of(episodes_in_time(memory), lambda obs: wanted[obs], gym.spaces.Discrete(5000), GAMMA)
+    assert wide.done.shape[1] == 18
+
+
+def test_turned_features_have_the_values_of_the_equations_themselves():
+    "More features than rows, against the equations in all features"
+    memory = pictures(40, 4)
+    space = gym.spaces.Box(0, 255, (4, 4, 3), np.uint8)
+    trials = episodes_in_time(memory)
+    evidence = evidence_of(trials, told([.2, .3, .5]), space, GAMMA)
+    rows = trials[trials.valid]
+    features = RandomFeatures(space, rows.obs)
+    act = np.eye(3)[rows.act]
+    done = np.einsum("ba,bf->baf", act, features(rows.obs)).reshape(40, -1)
+    later = np.einsum("a,bf->baf", [.2, .3, .5], features(rows.next_obs)).reshape(40, -1) * ~rows.term[:, None]
+    system = done.T @ (done - GAMMA * later) + 40 * features.ridge * np.eye(done.shape[1])
+    values = done @ np.linalg.solve(system, done.T @ rows.rew)
+    np.testing.assert_allclose(evidence.done @ evidence.weights(np.ones(4)), values, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:estimate")
+def test_what_would_take_too_long_is_refused(seen, monkeypatch):
+    _, wanted, memory = seen
+    def ask(method, **others):
+        return estimate(lambda obs: wanted[obs], memory, method, GAMMA, **others)
+    monkeypatch.setattr("rlbench.training.estimate.SOLVED", 18**3 * 150)
+    with pytest.raises(ConfigError, match="'dr' is too slow, with 18 equations 1,000 times; take method='wis'.*=25"):
+        ask("dr")
+    with pytest.raises(ConfigError, match="or groups=125 with interval='jackknife'"):
+        ask("dm", interval="bootstrap")
+    for method, groups in (("dm", 125), ("dr", 25), ("wis", 200)):
+        assert np.isfinite(ask(method, groups=groups).low)
+    monkeypatch.setattr("rlbench.training.estimate.HELD", 1000)
+    for method in ("dm", "dr"):
+        with pytest.raises(ConfigError, match="rows of .* features are too many .* or method='wis'"):
+            ask(method)
+    assert np.isfinite(ask("wis").low)
+
+
+def test_steps_of_values_are_told_apart():
+    "Episodes that were cut after one step: values look a bit farther"
+    memory = steps(1, 200)
+    memory.rows.trunc[:] = True
+    memory.rows.term[:] = False
+    memory.rows.next_obs[100:] = 1
+    with pytest.warns(UserWarning, match=r"look 1\.9 steps ahead, where 1\.0 steps can be told of"):
+        estimate(told([1., 0.]), memory, "dm", .95)
