@@ -130,6 +130,8 @@ def seeds_told(kept):
     wholly = [algo for algo, where in places.items() if where == "every task"]
     partly = [f"{algo} ({where})" for algo, where in places.items() if where and algo not in wholly]
     enough = sum(not where for where in places.values())
+    if enough == len(places):
+        return [f"The defaults of all {enough} algorithms have {SEEDS} seeds or more on every task."]
     return [
         f"The defaults of {enough} of the {len(places)} algorithms have {SEEDS} seeds or more on every task. Those of",
         "the others have fewer, too few to choose between close candidates:",

@@ -109,6 +109,9 @@ STEPS = dict(                                      # of the environment, at most
 SB3_DQN = dict(n_step=1, lr=1e-4, train_freq=4, gradient_steps=1, target_update_interval=10_000)
 SMALL = dict(hidden=[64, 64], batch_size=128)
 UNSCALED = dict(normalize_reward=False)
+AS_A2C = dict(n_steps=5, lr=7e-4, **UNSCALED)
+PAPER = dict(policy_delay=2)
+SLOW_JUDGE = dict(judge_lr=3e-4)
 SCALED = dict(normalize_reward=True)
 # "settling" ends where these runs end, which no default can know: it tells what a schedule would bring
 COUNTING = {
@@ -143,12 +146,12 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "SB3, scaled": dict(n_steps=256),
     },
     impala={
-        "no entropy": dict(ent_coef=0.),
-        "RLlib": dict(n_steps=50, lr=5e-4),
-        "middle": dict(n_steps=20, lr=7e-4),
-        "scaled": dict(normalize_reward=True),
-        "RLlib, scaled": dict(n_steps=50, lr=5e-4, normalize_reward=True),
-        "even, scaled": dict(normalize_advantage=True, normalize_reward=True),
+        "short": AS_A2C,
+        "short, no entropy": AS_A2C | dict(ent_coef=0.),
+        "unscaled": UNSCALED,
+        "middle, unscaled": dict(n_steps=20, lr=7e-4, **UNSCALED),
+        "short, scaled": AS_A2C | dict(normalize_reward=True),
+        "short, even, scaled": AS_A2C | dict(normalize_advantage=True, normalize_reward=True),
     },
     reinforce={
         "steep": dict(lr=.01),
@@ -170,11 +173,11 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "quick": dict(lr=1e-3, critic_lr=1e-3, tau=.01, batch_size=256, hidden=[256, 256]),
     },
     td3={
-        "fresh": FRESH,
-        "small": SMALL | FRESH,
-        "noisy": FRESH | dict(exploration_noise=.3),
-        "eager": dict(policy_delay=1),
-        "twice": dict(gradient_steps=2),
+        "paper": PAPER,
+        "paper, fresh": PAPER | FRESH,
+        "paper, small": PAPER | SMALL | FRESH,
+        "paper, noisy": PAPER | FRESH | dict(exploration_noise=.3),
+        "paper, twice": PAPER | dict(gradient_steps=2),
     },
     ddpg={
         "fresh": FRESH,
@@ -237,9 +240,9 @@ CANDIDATES = dict(                                 # beside the defaults as they
         "paper, short, slow": dict(bc_alpha=2.5, n_epochs=50, tau=.005),
     },
     gail={
-        "scaled": SCALED,
-        "airl": dict(verdict="airl"),
-        "quick judge": dict(judge_lr=1e-3),
+        "slow judge": SLOW_JUDGE,
+        "slow judge, scaled": SLOW_JUDGE | SCALED,
+        "slow judge, airl": SLOW_JUDGE | dict(verdict="airl"),
     },
     qlearning={"from zeros": ZEROS} | {f"{name}, from zeros": one | ZEROS for name, one in COUNTING.items()},
     count_bonus={

@@ -84,17 +84,36 @@ DQN = dict(
     hidden=[128, 128],
 )
 CLIFF = dict(gamma=1., lr=.5, epsilon=.1)
+STEPS_COST = dict(env_settings=dict(step=-1.))
+SHORTEST = "optimal path, by dynamic programming"
+WINDY = "17 steps an episode while it explores (Sutton & Barto, example 6.5); the best is -15"
+ARMS = "95 % of what the best arm pays in 1000 pulls"
 CLEANRL = "by CleanRL, 3 seeds, v4, rewards normalised, within 1,000,000 steps"
 FAMILIES = {
     "tables": {
         "qlearning-cliff": tuned(
             "rlbench/CliffWalk-v0", "qlearning", -13, "optimal path (Sutton & Barto, example 6.6)"),
         "qlearning-rooms": Task(
-            "rlbench/FourRooms-v0", "qlearning", 40_000, None, "optimal path, by dynamic programming",
-            CLIFF | dict(env_settings=dict(step=-1.))),
+            "rlbench/FourRooms-v0", "qlearning", 40_000, None, SHORTEST, CLIFF | STEPS_COST),
         "count-bonus-lake": Task(
             "FrozenLake-v1", "count_bonus", 8_000, 1, "the goal is reached",
             dict(env_settings=dict(map_name="8x8", is_slippery=False))),
+        "bandit-arms": Task("rlbench/Bandit-v0", "bandit", 1000, 1239, ARMS),
+        "gradient-bandit-arms": Task("rlbench/Bandit-v0", "gradient_bandit", 1000, 1239, ARMS),
+        "value-iteration-rooms": Task(
+            "rlbench/FourRooms-v0", "value_iteration", 0, -18, SHORTEST, dict(gamma=1.) | STEPS_COST),
+        "policy-iteration-rooms": Task(
+            "rlbench/FourRooms-v0", "policy_iteration", 0, -18, SHORTEST, dict(gamma=1.) | STEPS_COST),
+        "monte-carlo-rooms": Task("rlbench/FourRooms-v0", "monte_carlo", 40_000, 1, "the goal is reached"),
+        "sarsa-windy": Task("rlbench/WindyGrid-v0", "sarsa", 40_000, -17, WINDY),
+        "double-q-windy": Task("rlbench/WindyGrid-v0", "double_q", 40_000, -17, WINDY),
+        "tree-backup-windy": Task("rlbench/WindyGrid-v0", "tree_backup", 40_000, -17, WINDY),
+        "sarsa-lambda-windy": Task("rlbench/WindyGrid-v0", "sarsa_lambda", 40_000, -17, WINDY),
+        "dyna-cliff": Task("rlbench/CliffWalk-v0", "dyna", 10_000, -13, SHORTEST),
+        "prioritised-sweeping-cliff": Task(
+            "rlbench/CliffWalk-v0", "prioritised_sweeping", 10_000, -13, SHORTEST),
+        "linear-sarsa-mountain-car": Task(
+            "MountainCar-v0", "linear_sarsa", 60_000, -120, "about 120 steps an episode (Sutton & Barto, figure 10.2)"),
     },
     "streaming": {
         "stream-q-cartpole": tuned(
@@ -255,7 +274,7 @@ FAMILIES = {
             memory="cartpole-expert"),
         "airl-acrobot": Task(
             "Acrobot-v1", "gail", 40_960, -100, SOLVED + "; from 60 episodes of an expert (-77), without a reward",
-            dict(verdict="airl"), memory="acrobot-expert"),
+            dict(verdict="airl", judge_lr=3e-4), memory="acrobot-expert"),
     },
 }
 TASKS = {name: task for tasks in FAMILIES.values() for name, task in tasks.items()}

@@ -87,7 +87,7 @@ class Ours:
 
     def td3_sbx(self):
         from rlbench import Trainer
-        return speed_of(Trainer("Pendulum-v1", "td3", learning_starts=100, compiled=True), 300, 1500)
+        return speed_of(Trainer("Pendulum-v1", "td3", learning_starts=100, policy_delay=2, compiled=True), 300, 1500)
 
     def qlearning(self):
         return self.table("qlearning")

@@ -150,8 +150,8 @@ def test_the_page_says_what_looking_at_the_policies_adds():
 
 
 def test_the_quickest_rows_come_out():
-    names = learning.quickest(3)
-    assert len(names) == 3
+    names = learning.quickest(6)                          # the first are plans, which nobody has to learn
+    assert len(names) == 6
     for name in names:
         row = learning.train_one(name, seed=0)
         assert row["mean"] >= TASKS[name].level and not why_stale(json.loads(json.dumps(row)))

@@ -313,7 +313,7 @@ def test_impala_learns_towards_v_trace_by_a_loop(settings):
     nets = trainer.learner.nets
     rows = trainer.learner.data
     with torch.no_grad():
-        rows["next_val"] = nets.value(rows.next_obs)[:, 0]
+        rows["next_val"] = algo.values(nets, rows.next_obs)
         ratio = nets.policy(rows.obs).probs / nets.behind[0](rows.obs).probs
     torch.testing.assert_close(rows.ratio, ratio.gather(1, rows.act[:, None])[:, 0], rtol=1e-3, atol=1e-4)
     assert rows.ratio.std() > .01 and rows.trunc.any()

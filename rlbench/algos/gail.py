@@ -37,7 +37,7 @@ class GAILSettings(PPO):
     reads = "obs", "act"
     imitates = True
     normalize_reward: bool = False      # a verdict is about 1 by itself
-    judge_lr: float | Schedule = hp(3e-4, "learning rate of the judge", up="the judge lags behind", low=0)
+    judge_lr: float | Schedule = hp(1e-3, "learning rate of the judge", up="the judge lags behind", low=0)
     verdict: str = hp("gail", "gail: -ln(1 - D), never negative, for tasks where one should last; "
                       "airl: ln D - ln(1 - D), of both signs", choices=("gail", "airl"))
 

@@ -15,6 +15,7 @@ from .a2c import A2C
 from .algorithm import register
 from ..buffers.off_policy import vtrace
 from ..core.batch import Batch
+from ..core.schedules import Schedule
 from ..core.settings import hp
 
 # %% ../../nbs/4_algos/446_impala.ipynb #e1f1a56c
@@ -28,6 +29,9 @@ def pass_on(policies):
 @dataclass(frozen=True)
 class IMPALA(A2C):
     "Actors that are some updates behind, and V-trace, which corrects for it (Espeholt et al., 2018), in lockstep"
+    lr: float | Schedule = 5e-4
+    n_steps: int = 50
+    normalize_reward: bool = True
     staleness: int = hp(1, "updates that the policy which acts is behind", up="you want to see what it costs",
                         low=0, high=64, live=False)
     rho_max: float = hp(1., "largest weight of a step's error, ρ̄", up="it learns the values of a mixture", low=0)

@@ -163,3 +163,4 @@ class TD3Settings:
 @dataclass(frozen=True)
 class TD3(TD3Settings, DDPG):
     "Twin delayed DDPG (Fujimoto et al., 2018), with DDPG's noise, which finds more; for actions in a Box"
+    policy_delay: int = 1
