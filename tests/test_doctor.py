@@ -38,8 +38,8 @@ QUICK = ["reward: always 0", "observation: one dimension large", "action: ignore
 
 
 def some(faults):
-    "Every fifth of them; the others are for make proofs"
-    return [pytest.param(name, marks=pytest.mark.long) if i % 5 else name for i, name in enumerate(faults)]
+    "Every tenth of them; the others are for make proofs"
+    return [pytest.param(name, marks=pytest.mark.long) if i % 10 else name for i, name in enumerate(faults)]
 
 
 @pytest.mark.filterwarnings("ignore")

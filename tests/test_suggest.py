@@ -226,7 +226,7 @@ def test_of_several_behaviours_each_has_its_own(env):
 
 def test_data_are_learned_from(tmp_path):
     mixed = demonstrations("CartPole-v1", 4, steps=200)
-    found = suggest("CartPole-v1", seconds=2, memory=mixed)
+    found = suggest("CartPole-v1", seconds=6, memory=mixed)            # whatever else the machine does meanwhile
     assert [choice.algo for choice in found.choices] == ["awr", "discrete_cql"]
     assert all("memory=memory" in choice.call and choice.reached > 5 for choice in found.choices)
     save_ring(tmp_path / "mixed.rlb", mixed)
