@@ -26,18 +26,20 @@ DECIMALS = 3
 class School:
     "Who learns, and how many steps it has made at each stage"
     algo: str
-    hidden: tuple       # units of each layer
+    settings: dict
     stages: dict        # {name: steps}
 
     def pupil(self, env):
         "A trainer that has not begun"
-        return Trainer(env, self.algo, seed=0, hidden=list(self.hidden))
+        return Trainer(env, self.algo, seed=0, **self.settings)
 
 
+SMALL = dict(hidden=[16, 16])
+TWICE_DELAYED = dict(hidden=[32, 32], policy_delay=2)
 SCHOOLS = {
-    "CartPole-v1": School("ppo", (16, 16), dict(first=0, early=6000, expert=60_000)),
-    "Acrobot-v1": School("ppo", (16, 16), dict(first=0, early=10_000, expert=100_000)),
-    "Pendulum-v1": School("td3", (32, 32), dict(first=0, early=4500, expert=12_000)),
+    "CartPole-v1": School("ppo", SMALL, dict(first=0, early=6000, expert=60_000)),
+    "Acrobot-v1": School("ppo", SMALL, dict(first=0, early=10_000, expert=100_000)),
+    "Pendulum-v1": School("td3", TWICE_DELAYED, dict(first=0, early=4500, expert=12_000)),
 }
 
 
