@@ -21,7 +21,8 @@ APART = [                               # mutual strangers
     {"algos", "envs"},
 ]
 RUNTIME = {                             # pyproject's dependencies, and what ipywidgets stands on
-    "torch", "numpy", "gymnasium", "ipywidgets", "matplotlib", "anywidget", "PIL", "filelock", "tqdm", "IPython",
+    "torch", "numpy", "gymnasium", "ipywidgets", "matplotlib", "anywidget", "PIL", "filelock", "tqdm",
+    "platformdirs", "IPython",
     "traitlets",
 }
 

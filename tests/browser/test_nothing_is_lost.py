@@ -98,3 +98,42 @@ def test_a_kernel_that_is_restarted_in_the_middle_leaves_a_whole_checkpoint(lab,
     steps = again.steps
     assert steps >= 200 and again.run(steps=64).steps >= steps + 64
     lab.leave()
+
+
+SOON = """import rlbench.lab.time.rescue as rescue
+rescue.EVERY = 2.
+"""
+
+
+def test_a_run_on_the_page_is_offered_again_after_its_kernel_was_restarted(lab):
+    page = start(lab, SOON + CARTPOLE)
+    assert not page.locator(".rl-recover").is_visible()
+    page.locator(".rl-play").click()
+    page.wait_for_timeout(3000)
+    page.locator(".rl-pause").click()
+    paused(page)
+    steps = counter(page, "steps")
+    assert steps > 0
+    page.evaluate(RESTART)
+    page.locator(".rl-dead", has_text="Run the cell again").wait_for()
+    lab.run_all()
+    page.locator(".rl-recover").click()
+    page.wait_for_function("steps => document.querySelector('.rl-status').innerText"
+                           ".includes(`steps ${steps.toLocaleString('en')}`)", arg=steps)
+    assert not page.locator(".rl-recover").is_visible()
+    page.locator(".rl-step-event").click()
+    paused(page)
+    lab.leave()
+
+
+def test_a_cell_that_is_run_again_offers_the_run_that_it_ended(lab):
+    page = start(lab, SOON + CARTPOLE)
+    page.locator(".rl-play").click()
+    page.wait_for_timeout(3000)
+    page.locator(".rl-pause").click()
+    paused(page)
+    steps = counter(page, "steps")
+    lab.run_all()
+    page.locator(".rl-recover").wait_for()
+    assert lab.ask("print(wb.recover().trainer.steps)") == str(steps)
+    lab.leave()

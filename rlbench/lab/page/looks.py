@@ -13,6 +13,8 @@ import json
 import os
 from pathlib import Path
 
+from platformdirs import user_config_path
+
 from ...core.settings import fits
 from ...core.state import write_text
 from ...core.words import unknown
@@ -162,8 +164,7 @@ def in_place(names, layout):
 # %% ../../../nbs/8_lab/5_page/11_looks.ipynb #9165b1e2
 def looks_file():
     "Where one's own looks are kept: in $RLBENCH_CONFIG_DIR, else in the user's folder of settings"
-    usual = os.environ.get("XDG_CONFIG_HOME") or os.environ.get("APPDATA") or Path.home() / ".config"
-    return Path(os.environ.get("RLBENCH_CONFIG_DIR") or Path(usual) / "rlbench") / "looks.json"
+    return Path(os.environ.get("RLBENCH_CONFIG_DIR") or user_config_path("rlbench")) / "looks.json"
 
 # %% ../../../nbs/8_lab/5_page/11_looks.ipynb #1850e544
 def kept_looks():

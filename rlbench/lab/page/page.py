@@ -49,6 +49,8 @@ from ..views.value_views import GridValues, ValueSurface, ValueTrace
 from ..views.views import ActionBars, EnvFrame, LearningCurve
 from .world_panel import WorldPanel
 from ...training.by_hand import state_shown
+from ..time.player import this_cell
+from ..time.rescue import Rescue, told_when
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #b2857426
 VIEWS = (LearningCurve, EpisodeLengths, EnvFrame, BanditView, GridValues, ChainValues, ValueSurface, PolicyMap,
@@ -395,12 +397,35 @@ class Arranged(Counter):
         else: self.arrangement.opened.discard(name)
         self.wish(with_card(self.arrangement.layout, name, on, 1 + card.view.wide), self.arrangement.look)
 
+# %% ../../../nbs/8_lab/5_page/27_page.ipynb #80023782
+class Offer:
+    "Copies of the run in hand; and the copy of an earlier one, with a button that goes on with it"
+    def __init__(self, player, order,
+                 in_notebook):      # elsewhere nothing is copied, and nothing offered
+        self.rescue = Rescue(player)
+        self.in_notebook = in_notebook
+        found = self.rescue.earlier if self.in_notebook else []
+        words = f"An earlier run on this page, until {told_when(found[0])}, was kept." if found else ""
+        take = button("Go on with it", "recover", "take up the copy that was made of it",
+                      lambda: self.answer(order, player.load, found[0]), icon="history")
+        away = button("", "offer-away", "never mind", self.answer, icon="times")
+        self.widget = reveal(styled(widgets.HBox([widgets.HTML(words), take, away]), "rl-bar", "rl-offer"), found)
+
+    def answer(self, order=None, *asked):
+        "Go on with it, or not"
+        reveal(self.widget, False)
+        if order: order(*asked)
+
+    def follow(self, owner):
+        if self.in_notebook: self.rescue.follow(owner)
+
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #5fc6502f
 class Furniture(Arranged):
     "Places for everything on the page, and what is said in them"
     def __init__(self, player):
         super().__init__(player)
         self.controls = Controls(player, self.order, self.looked_at)
+        self.earlier = Offer(player, self.order, this_cell() is not None)
         self.clock = Clock(player)
         self.status = StatusLine()
         self.heard = styled(widgets.HTML(""), "rl-heard")
@@ -416,7 +441,7 @@ class Furniture(Arranged):
         top = styled(widgets.HBox([self.title, self.choice.widget, self.heard, ends]), "rl-bar", "rl-top")
         words = self.status, self.complaint, self.hand, self.account, self.time
         parts = [part.widget for part in (self.controls, self.timebar, *words)]
-        head = [top, *parts, self.toggles.widget]
+        head = [top, self.earlier.widget, *parts, self.toggles.widget]
         self.widget = frame_of(head, [self.views, self.side], [self.keys, self.clock.widget, self.arrangement.board])
 
     def close(self):
@@ -429,7 +454,8 @@ class Furniture(Arranged):
 
     def publish(self, owner, moving):
         "The words, after the pictures"
-        for part in (self.controls, self.timebar, self.stops, self.forks, self.account, self.hand, self.world):
+        for part in (self.controls, self.timebar, self.stops, self.forks, self.account, self.hand, self.world,
+                     self.earlier):
             part.follow(owner)
         if owner.driver == "clock": self.clock.follow(owner)
         for one in self.settings: one.follow()

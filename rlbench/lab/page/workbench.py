@@ -19,6 +19,7 @@ from ..time.journal import snippet
 from .page import Page
 from ..time.player import Player, branched, only_one, this_cell
 from ..time.reels import film_back
+from ..time.rescue import newest_copy
 from ...training.by_hand import check_teachable
 from ...training.films import film_of
 from ...training.trainer import Trainer
@@ -69,6 +70,10 @@ class Looking(Arranging):
         hand.look.value = True
         self.pause()
         return shown
+
+    def recover(self):
+        "Go on with the run that was on this page before its kernel ended, if a copy of it was kept"
+        return self.load(newest_copy(self.page.earlier.rescue))
 
     def give_back(self):
         "Let the agent go on"
@@ -150,6 +155,7 @@ class Workbench(Writing):
 
     def close(self):
         "End the thread, and the environments that were made for it; of what was shown the picture stays"
+        self.page.earlier.rescue.end()
         self.player.close()
         self.page.publish(self.player, moving=False)
         self.page.store(self.player)
