@@ -146,5 +146,5 @@ def export_rows(trainer, who, which, name):
         raise ValueError("an empty memory has no rows yet")
     rows = in_time(memory, numbers_meant(learner, which))
     spec = learner.actor.spec
-    write_memory(name, subset(memory, rows), spec.observation_space, spec.action_space)
+    write_memory(name, subset(memory, rows), spec.observation_space, spec.action_space, trainer.env.first)
     return f"{counted_words(len(rows))} written to {name}"
