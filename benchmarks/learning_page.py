@@ -15,8 +15,9 @@ INTRO = """# Learning
 `python benchmarks/learning.py --write`
 
 Mean return of 100 greedy episodes a seed, on environments of their own, seeds 0 to 4. The median seed is held against
-the level. IQM: the mean of the middle half of the seeds, with a 95 % interval by drawing the seeds anew (Agarwal et
-al., 2021). CPU minutes: of training one seed, without looking at it. Rows in MuJoCo count as long, and are run apart.
+the level. IQM: the mean without the lowest and the highest quarter of the seeds, rounded down (of five, one each), with
+a 95 % interval by drawing the seeds anew (Agarwal et al., 2021, and rliable). CPU minutes: of training one seed,
+without looking at it. Rows in MuJoCo count as long, and are run apart.
 Who only predicts (td, td_lambda, linear_td) has no return to show; [textbook.md](textbook.md) tells the errors.
 """
 

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from rlbench.algos.streaming import RewardScale
+from rlbench.buffers.recordings import read_memory
 from rlbench.core.state import same, snapshot
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
@@ -10,6 +11,7 @@ from rlbench.envs.find import make
 from rlbench.envs.place import state_behind
 from rlbench.lab.page.world_panel import move_slider
 from rlbench.training.by_hand import why_own_actions
+from rlbench.training.demonstrations import Demonstration
 from rlbench.training.evaluate import evaluate
 from rlbench.training.learner import acted_by_hand
 from rlbench.training.trainer import Trainer, load
@@ -337,3 +339,45 @@ def test_sums_of_rewards_begin_anew_with_the_episode(algo, settings, fresh):
         left = slice(None) if fresh else 0
         sums[left] = begun[left] = 0
     trainer.close()
+
+
+# ---- what was demonstrated is kept
+
+def shown_by_hand(id="CartPole-v1"):
+    "Thirty steps of the same action, in which some episodes end"
+    shown = Demonstration(Trainer(id, "ppo", seed=0))
+    for _ in range(30):
+        shown.act(0)
+    return shown
+
+
+def test_the_environment_of_a_demonstration_is_made_again_from_minari(monkeypatch, tmp_path):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    with pytest.warns(UserWarning):
+        data = shown_by_hand().to_minari("by-hand/pole-v0")
+    assert minari.load_dataset("by-hand/pole-v0").recover_environment().spec.id == "CartPole-v1" and len(data)
+
+
+def test_what_was_saved_is_neither_written_over_nor_unreadable(tmp_path):
+    shown = shown_by_hand()
+    for name in ("a.rlb", "a.jsonl"):
+        shown.save(tmp_path / name)
+        assert len(read_memory(tmp_path / name)) == 30
+        with pytest.raises(ConfigError, match="there is such a file"):
+            shown.save(tmp_path / name)
+    with pytest.raises(ConfigError, match="a name that ends in .rlb or .jsonl"):
+        shown.save(tmp_path / "a.csv")
+
+
+def test_the_page_says_where_a_demonstration_was_saved(bench, tmp_path):      # noqa: F811
+    wb = bench("CartPole-v1", "ppo", seed=0)
+    panel = wb.page.hand
+    panel.look.value = True
+    panel.record.value = True
+    panel.press([0])
+    panel.recording.path.value = str(tmp_path / "a.rlb")
+    panel.order(panel.player.ask, lambda: panel.recording.ordered("keep"), True)
+    assert "saved to" in panel.recording.said.value
+    panel.press([0])
+    assert "saved to" not in panel.recording.said.value and "2 steps" in panel.recording.said.value

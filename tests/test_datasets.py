@@ -402,3 +402,40 @@ def test_there_and_back_through_minari(monkeypatch, tmp_path):
     found = read(from_minari("rlbench/rows-v1"))
     assert found == cut_at_jumps(laid(lists))
     assert sum(trunc for *_, trunc in found) > sum(trunc for *_, trunc in laid(lists))
+
+
+@pytest.mark.parametrize("name", ["pole", "t/x-v0", "hand//a-v0", "a/b", "ä.b/c-v0"])
+def test_a_name_that_minari_does_not_take_leaves_nothing(name, monkeypatch, tmp_path):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    ring, _ = fill(30, 1, 20, seed=1, p_valid=1.)
+    with pytest.raises(ConfigError, match="expected a Minari id such as pole-v0"):
+        to_minari(ring, name, gym.spaces.Discrete(9), gym.spaces.Discrete(9))
+    assert list(tmp_path.iterdir()) == [] and list(minari.list_local_datasets()) == []
+
+
+def test_where_minari_fails_nothing_is_left(monkeypatch, tmp_path):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    ring, _ = fill(30, 1, 20, seed=1, p_valid=1.)
+    obs = gym.spaces.Dict(place=gym.spaces.Discrete(10**6), view=gym.spaces.Box(-9, 9, (2,)))
+    spaces = obs, gym.spaces.Discrete(99)
+    (tmp_path / "kept").mkdir()
+    for name in ("new/deeper/rows-v0", "kept/rows-v0"):
+        with pytest.raises(Exception):
+            to_minari(ring, name, *spaces, data_format="none such")
+    left = [path.name for path in tmp_path.rglob("*") if path.suffix != ".json"]
+    assert left == ["kept"]
+    assert list(minari.list_local_datasets()) == []
+
+
+def test_a_name_that_minari_has_not_says_which_there_are(monkeypatch, tmp_path):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    ring, _ = fill(30, 1, 20, seed=1, p_valid=1.)
+    obs = gym.spaces.Dict(place=gym.spaces.Box(0, 999, (), int), view=gym.spaces.Box(-999, 999, (2,)))
+    spaces = obs, gym.spaces.Discrete(99)
+    with pytest.warns(UserWarning):
+        to_minari(ring, "rlbench/rows-v0", *spaces)
+    with pytest.raises(FileProblem, match="did you mean 'rlbench/rows-v0'"):
+        from_minari("rlbench/row-v0")

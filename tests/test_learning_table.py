@@ -21,10 +21,10 @@ from rlbench.training.presets import PRESETS, TUNED
 from rlbench.training.trainer import Trainer
 
 
-def test_the_interquartile_mean_is_that_of_the_middle_half():
-    x = np.random.default_rng(0).normal(size=(3, 8))
+@pytest.mark.parametrize("seeds", range(1, 12))
+def test_the_interquartile_mean_is_that_of_rliable(seeds):
+    x = np.random.default_rng(0).normal(size=(3, seeds))
     assert np.allclose(iqm(x), trim_mean(x, .25, axis=-1))
-    assert np.isclose(iqm(np.array([-1000, 1., 2., 3., 1000.])), (.75 * 1 + 2 + .75 * 3) / 2.5)
 
 
 def test_the_interval_holds_the_truth_about_as_often_as_it_says():

@@ -8,9 +8,11 @@ import sys
 from collections import Counter
 from html.parser import HTMLParser
 
+import gymnasium as gym
 import nbformat
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from nbclient import NotebookClient
 from PIL import Image
 
@@ -18,6 +20,7 @@ from rlbench.core.digests import OtherVersions
 from rlbench.core.state import FileProblem
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
+from rlbench.lab.hands import operations
 from rlbench.lab.time.histories import doubts_of, write_notebook
 from rlbench.lab.pictures.components import as_page
 from rlbench.lab.views.updates import sum_text
@@ -33,6 +36,11 @@ from tests.test_workbench import bench, part      # noqa: F401
 
 NASTY = "<b0>'\"&</b0>"
 REPLAY = dict(seed=0, learning_starts=20, batch_size=8)
+
+
+def make_pole():
+    "An environment by a function that an import finds"
+    return gym.make("CartPole-v1")
 
 
 def repeated(script, **scope):
@@ -189,11 +197,45 @@ def test_what_was_put_into_a_run_before_its_first_event_is_said(bench):         
 
 
 def test_environments_from_a_function_are_said_to_come_from_outside(bench):             # noqa: F811
-    from gymnasium.envs.classic_control.cartpole import CartPoleEnv
     wb = bench(lambda: CartPoleEnv(), "dqn", views=["curve"], **REPLAY).step("step", 3)
     script = wb.script()
     assert "env: comes from outside" in script.split("import rlbench")[0] and "assert " not in script
     assert repeated(script, env=CartPoleEnv)["run"].steps == 3
+
+
+@pytest.mark.parametrize("env", [CartPoleEnv, make_pole], ids=["class", "function"])
+def test_environments_that_an_import_finds_are_imported(bench, env):                     # noqa: F811
+    wb = bench(env, "dqn", views=["curve"], **REPLAY).step("step", 3)
+    script = wb.script()
+    assert f"from {env.__module__} import {env.__name__}" in script and "outside" not in script
+    assert repeated(script)["run"].digest() == wb.trainer.digest()
+
+
+def test_an_id_that_was_registered_here_is_registered_by_the_script(bench):              # noqa: F811
+    gym.register("Nine-v0", "gymnasium.envs.classic_control.cartpole:CartPoleEnv", max_episode_steps=9)
+    gym.register("Nine-v1", lambda: make_pole(), max_episode_steps=9)
+    known, unknown = [bench(id, "dqn", views=["curve"], **REPLAY).step("step", 20) for id in ("Nine-v0", "Nine-v1")]
+    script = known.script()
+    assert "Nine-v1: registered by code in no module" in unknown.script()
+    for id in ("Nine-v0", "Nine-v1"):
+        del gym.registry[id]
+    assert repeated(script)["run"].digest() == known.trainer.digest()
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_rows_of_a_file_are_in_the_script_or_it_says_that_they_are_not(bench, few, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    wb = bench(algo="dqn", views=["curve"], **REPLAY).step("step", 30)
+    wb.export_rows("age < 9", "rows.rlb")
+    if not few: monkeypatch.setattr(operations, "MANY_NUMBERS", 3)
+    if not few: monkeypatch.setattr(operations, "FEW_NUMBERS", 3)
+    wb.inject("rows.rlb")
+    script = wb.step("step", 4).script()
+    top = script.split("import rlbench")[0]
+    assert ("9 rows from outside" in top, "assert digest" in script) == (not few, few)
+    if few: (tmp_path / "rows.rlb").unlink()
+    monkeypatch.chdir("/")
+    assert repeated(script)["run"].digest() == wb.trainer.digest()
 
 
 def test_names_that_only_this_process_knows_are_said():

@@ -8,6 +8,7 @@ import time
 import weakref
 
 import comm
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
@@ -781,3 +782,65 @@ def test_an_evaluation_that_was_given_up_leaves_the_page_as_it_was(bench):
     assert wb.evaluate(episodes=5, most=3) is None
     wb.step("step")
     assert not wb.page.complaint and not wb.timeline.branch.flags
+
+
+def test_of_stacked_frames_only_what_a_row_is_made_of_can_be_written(bench):
+    wb = bench("MinAtar/Breakout-v1", "dqn", env_settings=dict(frame_stack=3), seed=0, learning_starts=40)
+    wb.step("step", 60)
+    before = wb.snapshot()
+    for name in ("depth", "tail"):
+        with pytest.raises(ValueError, match=f"unknown column '{name}'") as problem:
+            wb.edit("age >= 0", **{name: 0})
+        assert "There are: act, rew" in str(problem.value)
+    with pytest.raises(ValueError, match="each stacked frame is kept once"):
+        wb.edit(3, obs=wb.trainer.obs["agent"][0])
+    assert same(wb.snapshot(), before)
+    assert wb.edit(3, rew=2.).trainer.learner.memory.gather(np.array([3])).rew.tolist() == [2]
+
+
+@pytest.mark.parametrize("algo, settings", [("ppo", SMALL), ("dqn", dict(buffer_size=8, learning_starts=8))])
+def test_a_row_that_came_later_was_not_in_the_last_update(bench, algo, settings):
+    wb = bench(algo=algo, **dict(seed=0) | settings)
+    wb.step("update", 3)
+    while wb.trainer.owed: wb.step("update")
+    wb.step("step")
+    row = int(wb.rows("age == 0 and env == 0").numbers[0])
+    last = wb.trainer.learner.last.batch.index
+    facts = dict(wb.why_drawn(row, since=0).facts)
+    assert facts["used"].startswith("0 times") and "last update" not in facts
+    assert row in last.numpy()                            # by its number
+
+
+def test_a_planner_learns_from_no_rows(bench):
+    wb = bench("rlbench/CliffWalk-v0", "value_iteration").step("step", 3)
+    assert "plans with a model, and learns from no rows" in repr(wb.why_drawn(0))
+
+
+def test_an_observation_with_parts_of_unlike_shapes_is_placed(bench):
+    parts = gym.spaces.Tuple((gym.spaces.Box(0, 1, (1,)), gym.spaces.MultiBinary(2)))
+
+    class Parts(gym.Env):
+        observation_space = gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (2,)), t=parts)
+        action_space = gym.spaces.Discrete(2)
+
+        def seen(self):
+            return dict(a=self.a, t=(np.abs(self.a[:1]), np.array([1, 0], np.int8)))
+
+        def reset(self, *, seed=None, options=None):
+            self.a = np.zeros(2, np.float32)
+            return self.seen(), {}
+
+        def step(self, act):
+            return self.seen(), 1., False, False, {}
+
+        def place(self, obs):
+            self.a = np.float32(obs["a"])
+
+    wb = bench(Parts, "dqn", seed=0).step("step", 3)
+    obs = dict(a=np.float32([.5, .25]), t=(np.float32([.5]), np.array([1, 0], np.int8)))
+    wb.place(obs=obs)
+    assert "trainer.place({'a': [0.5, 0.25], 't': ([0.5], [1, 0])})" in wb.script()
+    again = Trainer(Parts, "dqn", seed=0)
+    again.until("step", 3)
+    again.place({'a': [0.5, 0.25], 't': ([0.5], [1, 0])})
+    assert same(again.snapshot()["env"], wb.trainer.snapshot()["env"])

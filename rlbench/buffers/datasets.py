@@ -7,14 +7,16 @@ __all__ = ['BLOCK', 'ONE_EACH', 'seams', 'in_blocks', 'blocks_of', 'poured', 'od
            'check_set', 'subset', 'rows_kept', 'filtered', 'layout', 'check_layouts', 'merged', 'check_whole',
            'check_counts', 'check_shapes', 'check_columns', 'check_stored', 'save_ring', 'load_ring', 'digest',
            'returns_in', 'set_column', 'get_column', 'json_line', 'write_lines', 'read_head', 'check_promise',
-           'read_row', 'column_of', 'read_blocks', 'read_lines', 'minari_package', 'jumps', 'minari_episode',
-           'to_minari', 'rows_of_episode', 'from_minari']
+           'read_row', 'column_of', 'read_blocks', 'read_lines', 'minari_package', 'check_minari_name', 'filled',
+           'recordable', 'jumps', 'minari_episode', 'to_minari', 'rows_of_episode', 'minari_found', 'from_minari']
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #577949b4
 import hashlib
 import json
 import math
 import os
+import shutil
+from contextlib import contextmanager
 from itertools import chain
 from numbers import Integral
 
@@ -26,7 +28,7 @@ from ..core.forms import told_form
 from ..core.settings import check_function
 from ..core.spaces import as_columns, from_columns, in_rows, out_of_rows
 from ..core.state import FileProblem, read_tree, reading, write_atomically, write_tree
-from ..core.words import ConfigError, path_of
+from ..core.words import ConfigError, path_of, unknown
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #25e6f52e
 def seams(ring, index):
@@ -390,6 +392,37 @@ def minari_package():
                           "pip install 'rlbench[minari]'") from None
     return minari
 
+# %% ../../nbs/3_buffers/36_datasets.ipynb #f6b8ec52
+def check_minari_name(name):
+    "ConfigError where a name can be no Minari data set's, or is that of one"
+    minari = minari_package()
+    try: minari.dataset.minari_dataset.parse_dataset_id(name)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name!r}: expected a Minari id such as pole-v0 or by-hand/pole-v0: letters, digits, - and "
+                          "_, at least two before each /, and a version at the end") from None
+    if minari.storage.get_dataset_path(name).exists():
+        raise ConfigError(f"{name}: Minari has such a data set; name another one")
+
+# %% ../../nbs/3_buffers/36_datasets.ipynb #05b62aa5
+@contextmanager
+def filled(folder):
+    "A new folder, gone again where what fills it fails, and with it those above that were made for it"
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    try: yield
+    except BaseException:
+        shutil.rmtree(new[-1], ignore_errors=True)
+        raise
+
+# %% ../../nbs/3_buffers/36_datasets.ipynb #1336e573
+def recordable(env):
+    "An environment whose gymnasium specification can be written down and makes it again; None for any other"
+    spec = getattr(env, "spec", None)
+    if spec is None or any(one.kwargs is None for one in spec.additional_wrappers):
+        return None
+    try: spec.to_json()
+    except (TypeError, ValueError): env = None
+    return env
+
 # %% ../../nbs/3_buffers/36_datasets.ipynb #3bbe3573
 def jumps(rows):
     "Whether each row (B,) but the last is followed by another observation than it says (B - 1,)"
@@ -419,6 +452,7 @@ def to_minari(ring, name, # "folder/name-v0"
               **about):   # whatever else minari.create_dataset_from_buffers takes
     "Write all rows as a local Minari data set -> the data set"
     check_set("to_minari", ring)
+    check_minari_name(name)
     minari = minari_package()
     data = subset(ring, ring.latest())
     rows = data.places
@@ -426,7 +460,8 @@ def to_minari(ring, name, # "folder/name-v0"
     places = zip(*data.whole_episodes())
     episodes = [minari_episode(rows[start:start + length], observation_space, action_space) for start, length in places]
     spaces = dict(observation_space=observation_space, action_space=out_of_rows(action_space))
-    return minari.create_dataset_from_buffers(name, episodes, **spaces, **about)
+    with filled(minari.storage.get_dataset_path(name)):
+        return minari.create_dataset_from_buffers(name, episodes, **spaces, **about)
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #815d3dc7
 def rows_of_episode(episode, observation_space, action_space):
@@ -444,12 +479,19 @@ def rows_of_episode(episode, observation_space, action_space):
         next_obs=each(lambda column: column[1:], obs),
     )
 
+# %% ../../nbs/3_buffers/36_datasets.ipynb #db64375b
+def minari_found(name):
+    "The local Minari data set of a name; FileProblem says which there are"
+    minari = minari_package()
+    try: return minari.load_dataset(name)
+    except FileNotFoundError:
+        raise FileProblem(unknown("Minari data set", name, minari.list_local_datasets())) from None
+
 # %% ../../nbs/3_buffers/36_datasets.ipynb #e1f00019
 def from_minari(dataset, # a Minari data set, or its name
                 make=like):
     "The rows of all episodes as a data set"
-    if isinstance(dataset, str):
-        dataset = minari_package().load_dataset(dataset)
+    if isinstance(dataset, str): dataset = minari_found(dataset)
     if not hasattr(dataset, "iterate_episodes"):
         raise ConfigError(f"from_minari = {dataset!r}: expected the name of a Minari data set, or one that was loaded")
     spaces = (dataset.observation_space, in_rows(dataset.action_space))

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .datasets import (check_counts, check_shapes, check_whole, from_minari, load_ring, minari_package,
-                                      read_lines, save_ring, set_column, to_minari, write_lines)
+from .datasets import (check_counts, check_minari_name, check_shapes, check_whole, from_minari,
+                                      load_ring, minari_package, read_lines, recordable, save_ring, set_column,
+                                      to_minari, write_lines)
 from .ring import Ring, cut_newest
 from ..core.batch import Batch, columns, each
 from ..core.state import FileProblem, reading, write_text
@@ -246,11 +247,11 @@ def check_new(name):
     if path.suffix in (".rlb", ".jsonl"): return
     if not is_minari(name):
         raise ConfigError(f"{name}: expected a name that ends in .rlb or .jsonl, or a Minari id such as pole/expert-v0")
-    if str(name) in minari_package().list_local_datasets():
-        raise ConfigError(f"{name}: Minari has such a data set; name another one")
+    check_minari_name(str(name))
 
 def write_memory(name, ring,                      # .rlb, .jsonl, or the id of a Minari data set
-                 observation_space, action_space):# of one environment; Minari asks for them
+                 observation_space, action_space, # of one environment; Minari asks for them
+                 env=None):                       # made again from such a data set, where it can be
     "Keep the rows of a ring under a name that `read_memory` takes; ConfigError where it is taken"
     check_new(name)
     path = path_of(name)
@@ -258,4 +259,4 @@ def write_memory(name, ring,                      # .rlb, .jsonl, or the id of a
     if path.suffix == ".jsonl": return write_lines(path, ring)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)      # there is no author, no link to code, no description
-        to_minari(ring, str(name), observation_space, action_space)
+        to_minari(ring, str(name), observation_space, action_space, env=recordable(env))

@@ -10,12 +10,10 @@ import numpy as np
 
 # %% ../../nbs/0_core/073_intervals.ipynb #71c37685
 def iqm(x):
-    "Mean of the middle half of the last axis; what is cut in part counts in part"
+    "Mean of the last axis without its lowest and its highest quarter, each in whole numbers, rounded down"
+    cut = np.shape(x)[-1] // 4
     x = np.sort(x, -1)
-    n = x.shape[-1]
-    edge = np.arange(n + 1) / n
-    share = np.clip(np.minimum(edge[1:], .75) - np.maximum(edge[:-1], .25), 0, None)
-    return (x * share).sum(-1) / share.sum()
+    return x[..., cut:x.shape[-1] - cut].mean(-1)
 
 # %% ../../nbs/0_core/073_intervals.ipynb #79df2f24
 DRAWS = 2000        # of a bootstrap

@@ -179,7 +179,7 @@ def run_record(args):
     who = chosen_one(trainer.actors, args.behaviour)
     ring = record(trainer, args.episodes, args.seed, greedy=not args.as_trained, who=who)
     spec = trainer.actors[who].spec
-    write_memory(args.output, ring, spec.observation_space, spec.action_space)
+    write_memory(args.output, ring, spec.observation_space, spec.action_space, trainer.env.first)
     ret = returns_in(ring)
     print(f"{args.output}: {len(ring):,} rows, {len(ret)} episodes, return {ret.mean():.1f} ± {ret.std():.1f}, "
           f"digest {digest(ring)}")

@@ -8,7 +8,8 @@ __all__ = ['Demonstration']
 # %% ../../nbs/6_training/6525_demonstrations.ipynb #7dd415ee
 import numpy as np
 
-from ..buffers.datasets import save_ring, to_minari
+from ..buffers.datasets import recordable, to_minari
+from ..buffers.recordings import write_memory
 from ..buffers.ring import Ring, cut_newest
 from ..core.settings import whole_number
 from .by_hand import checked_action
@@ -43,7 +44,9 @@ class DemoRoom:
         self.actor = self.actors[self.who]
         self.actors[self.who] = Seat(self.actor)
         self.env = fresh_envs(trainer, 1)
-        self.space = self.env.behaviours[self.who].action_space
+        spec = self.env.behaviours[self.who]
+        self.space = spec.action_space
+        self.spaces = spec.observation_space, spec.action_space
         self.obs = self.env.reset(begin)
         self.found = []         # [(rows, which of them were made)]
         self.returns = []       # of the episodes that have ended
@@ -83,13 +86,13 @@ class Demonstration(Acted):
         return ring
 
     def save(self, path):
-        "Write it to a file, for `load_ring` and for --memory"
-        save_ring(path, self.ring())
+        "Write it to a new file, .rlb or .jsonl, for `memory=`"
+        write_memory(path, self.ring(), *self.spaces)
 
     def to_minari(self, name, **about): # "folder/name-v0"; whatever else minari.create_dataset_from_buffers takes
         "Write its whole episodes as a local Minari data set -> the data set"
-        spec = self.env.behaviours[self.who]
-        return to_minari(self.ring(whole=True), name, spec.observation_space, spec.action_space, **about)
+        about = dict(env=recordable(self.env.first)) | about
+        return to_minari(self.ring(whole=True), name, *self.spaces, **about)
 
     def close(self):
         "Let go of the environment"

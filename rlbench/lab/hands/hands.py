@@ -133,16 +133,24 @@ def check_entries(learner, row, entries):
     if learner.settings.masked:
         check_allowed(written, learner.actor.spec, "what is written")
 
+# %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #88b28a9f
+def check_written(memory, name):
+    "ValueError where a column is none of a row's, or stands in no row"
+    stored = dict(columns(memory.places))
+    made_of = dict(columns(memory.gather(memory.latest()[:1])))
+    if name in made_of.keys() - stored.keys():
+        raise ValueError(f"{name}: each stacked frame is kept once, for all rows that show it, and is not written anew")
+    if name not in made_of:
+        raise ValueError(unknown("column", name, [one for one in stored if one in made_of]))
+
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #1e0987dd
 def edit_rows(learner, which, changes):
     "Write some columns of stored rows; ValueError or ConfigError where rows, columns or values cannot be"
     memory = learner.memory
     row = rows_meant(learner, which)
-    known = dict(columns(memory.places))
     entries = {}
     for name, value in by_column(changes):
-        if name not in known:
-            raise ValueError(unknown("column", name, known))
+        check_written(memory, name)
         entries[name] = entry_for(memory, row, name, value)
     if not entries:
         raise ValueError("edit: say what is written, as in edit(3, rew=1.)")

@@ -19,6 +19,7 @@ from ...buffers.datasets import subset
 from ...buffers.recordings import write_memory
 from ...core.batch import columns, each
 from ...core.digests import state_digest
+from ...core.words import path_of
 from .next_draws import DrawChange, Outlook
 from ..time.player import done_alone, learner_of
 from .selections import in_time, numbers_meant, rows_code
@@ -65,15 +66,15 @@ def packed_lines(name, rows):
 # %% ../../../nbs/8_lab/4_hands/15_operations.ipynb #a57f3779
 def outside_code(given, rows): # what somebody gave, and the rows (n, ...) that it meant
     "(lines before, code) of rows from outside"
-    if isinstance(given, (str, Path)):
-        return [], repr(str(given))
     size = sum(column.size for _, column in columns(rows))
     if size <= FEW_NUMBERS:
         return [], repr(plain_columns(rows))
     name = f"rows_{state_digest(rows)[:6]}"
     if size <= MANY_NUMBERS:
         return packed_lines(name, rows), name
-    return [f"# {name}: {len(rows.term):,} rows from outside, define them before"], name
+    told = f"# {name}: {len(rows.term):,} rows from outside, define them before"
+    if not isinstance(given, (str, Path)): return [told], name
+    return [f"{told}, or leave {given} as it is"], repr(str(path_of(given).resolve()))
 
 # %% ../../../nbs/8_lab/4_hands/15_operations.ipynb #1d670f75
 def operation_code(learner, verb, before, code, how):
@@ -146,5 +147,5 @@ def export_rows(trainer, who, which, name):
         raise ValueError("an empty memory has no rows yet")
     rows = in_time(memory, numbers_meant(learner, which))
     spec = learner.actor.spec
-    write_memory(name, subset(memory, rows), spec.observation_space, spec.action_space)
+    write_memory(name, subset(memory, rows), spec.observation_space, spec.action_space, trainer.env.first)
     return f"{counted_words(len(rows))} written to {name}"

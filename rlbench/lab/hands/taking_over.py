@@ -18,7 +18,9 @@ from ...training.visits import chosen_one
 # %% ../../../nbs/8_lab/4_hands/14_taking_over.ipynb #8f21374e
 def literal(x):
     "An array, or parts of one, as plain numbers that make it again"
-    return {name: literal(part) for name, part in x.items()} if isinstance(x, dict) else np.asarray(x).tolist()
+    if isinstance(x, dict):
+        return {name: literal(part) for name, part in x.items()}
+    return tuple(map(literal, x)) if isinstance(x, tuple) else np.asarray(x).tolist()
 
 # %% ../../../nbs/8_lab/4_hands/14_taking_over.ipynb #e7c2368c
 def hand_text(trainer, who, act):

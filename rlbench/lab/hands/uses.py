@@ -190,9 +190,11 @@ def draw_facts(learner, row):
     memory = learner.memory
     found = draw_chances(learner.algo, memory, learner.own)
     if found is None:
-        if learner.settings.offline:
-            return [("chance", "each row once in every pass")]
-        return [("chance", f"{learner.settings.name} learns from its own steps as they come, and draws none of them")]
+        words = f"{learner.settings.name} learns from its own steps as they come, and draws none of them"
+        if learner.settings.offline: words = "each row once in every pass"
+        if learner.settings.exact:
+            words = f"{learner.settings.name} plans with a model, and learns from no rows"
+        return [("chance", words)]
     rows, chance = found
     mine = float(chance[rows == row][0])
     times = mine * len(rows) / chance.sum()
@@ -218,8 +220,9 @@ def use_facts(learner, row, used, since):
     count = learner.updates - since
     begun = "the run began" if since == 0 else f"update {since:,}"
     facts = [("used", f"{used:,} times in {count:,} updates since {begun}")]
+    is_old = used or learner.memory.age(row) >= learner.fresh[learner.memory.env_of(row)]  # no newer row in its place
     last = int((rows_of_step(learner.last) == row).sum())
-    if last: facts.append(("last update", f"{last} of its rows"))
+    if last and is_old: facts.append(("last update", f"{last} of its rows"))
     soon = times_owed(learner, row)
     if soon:
         facts.append(("owed", f"{soon} times in the {len(learner.todo)} minibatches that wait"))

@@ -154,6 +154,7 @@ class RecordRoom:
     def __init__(self, ask): # ask(f): f() between two events
         self.demo = None        # that is shown,
         self.demos = {}         # of {behaviour: Demonstration}
+        self.kept = ""          # where what was done so far is kept, in words
         self.picture = styled(Pane(label="the demonstration's environment"), "rl-demo")
         self.said = widgets.HTML("")
         tip = "a file name; or folder/name-v0 for Minari"
@@ -175,6 +176,7 @@ class RecordView(RecordRoom):
         "A new one, unless one for this behaviour is going on and no seed is asked for"
         if who not in self.demos or seed is not None:
             self.demos[who] = Demonstration(trainer, who, 1 if seed is None else seed)
+        if self.demo is not self.demos[who]: self.kept = ""
         self.demo = self.demos[who]
         self.show()
         return self.demo
@@ -182,6 +184,7 @@ class RecordView(RecordRoom):
     def act(self, act):
         "One step in it"
         self.demo.act(act)
+        self.kept = ""
         self.show()
 
     def show(self):
@@ -191,22 +194,25 @@ class RecordView(RecordRoom):
         reveal(self.picture, look is not None)
         if look is not None:
             self.picture.show(look_html(look, moving=False))
-        self.said.value = caption_html(repr(self.demo))
+        self.said.value = caption_html(repr(self.demo) + self.kept)
 
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #0628d259
 class RecordPanel(RecordView):
     "A demonstration on the page: its picture, what was done so far, and where to keep it"
     def undo(self):
         self.demo.undo()
+        self.kept = ""
         self.show()
 
     def save(self):
         self.demo.save(self.path.value)
-        self.said.value = caption_html(f"saved to {self.path.value}")
+        self.kept = f", saved to {self.path.value}"
+        self.show()
 
     def export(self):
         self.demo.to_minari(self.path.value)
-        self.said.value = caption_html(f"saved as Minari's data set {self.path.value}")
+        self.kept = f", saved as Minari's data set {self.path.value}"
+        self.show()
 
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #433d133e
 HAND_SWITCHES = (

@@ -167,6 +167,7 @@ class PaperTable:
         "What the numbers are, in words"
         what = dict(greedy="mean return of the last greedy evaluation", best="mean return of the best evaluation")
         told = what.get(self.score, "mean return of the last episodes in training")
-        return (f"{told[0].upper()}{told[1:]} of each seed. IQM: mean of the middle half of the seeds, with a 95 % "
-                "interval by drawing the seeds of each setting anew; none where a setting has only one. Bold: above "
-                f"all others by more than their intervals, from at least {LEAST_SEEDS} seeds of each setting.")
+        return (f"{told[0].upper()}{told[1:]} of each seed. IQM: mean without the lowest and highest quarter, rounded "
+                "down, with a 95 % interval by drawing the seeds of each setting anew; none where a setting has only "
+                "one. Bold: above all others by more than their intervals, from at least "
+                f"{LEAST_SEEDS} seeds of each setting.")

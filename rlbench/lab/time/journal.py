@@ -7,6 +7,7 @@ __all__ = ['STRAYED', 'touches_of', 'called_text', 'changed_text', 'snippet']
 
 # %% ../../../nbs/8_lab/3_time/11_journal.ipynb #0f67952b
 import ast
+import sys
 
 import numpy as np
 
@@ -63,23 +64,31 @@ def is_literal(value):
         return False
 
 # %% ../../../nbs/8_lab/3_time/11_journal.ipynb #527654cd
-def outside_text(name):
-    "That something has to be defined before, in words"
-    return f"# {name}: comes from outside, define it before"
+def path_to(thing):
+    "module:name under which an import finds a class or function again; nothing where none does"
+    module = getattr(thing, "__module__", None)
+    name = getattr(thing, "__qualname__", "")
+    found = getattr(sys.modules.get(module), name, None)
+    return f"{module}:{name}" if found is thing and module != "__main__" else ""
+
+def outside_text(name, thing=None):
+    "A line that imports what stands behind a name; where none can, that it has to be defined before"
+    module, _, imported = path_to(thing).partition(":")
+    return f"from {module} import {name}" if imported == name else f"# {name}: comes from outside, define it before"
 
 # %% ../../../nbs/8_lab/3_time/11_journal.ipynb #4a38097d
 def from_outside(trainer):
-    "Names in a trainer's code that only the reader can define"
-    names = [] if isinstance(trainer.source, str) else [source_text(trainer)]
-    for who in trainer.cast:
+    "{name in a trainer's code that is not defined there: what stands behind it}"
+    found = {} if isinstance(trainer.source, str) else {source_text(trainer): trainer.source}
+    for who, player in trainer.cast.items():
         text = player_text(trainer, who)
         if text.startswith("'"): continue
-        names.append(text.removesuffix("()"))
+        found[text.removesuffix("()")] = player if isinstance(player, Actor) else type(trainer.learners[who].settings)
     if not is_literal(trainer.env_settings):
-        names.append("env_settings")
+        found["env_settings"] = trainer.env_settings
     if any(learner.given for learner in trainer.learners.values()):
-        names.append("memory")
-    return names
+        found["memory"] = None
+    return found
 
 # %% ../../../nbs/8_lab/3_time/11_journal.ipynb #ec26d384
 def call_text(trainer):
@@ -105,7 +114,7 @@ def touches_of(trainer):
 # %% ../../../nbs/8_lab/3_time/11_journal.ipynb #37880def
 def beginning(trainer):
     "Lines that make a trainer, and lead to where it is as well as one can tell from itself"
-    lines = [outside_text(name) for name in from_outside(trainer)]
+    lines = [outside_text(*one) for one in from_outside(trainer).items()]
     lines.append(f"trainer = {call_text(trainer)}")
     far = distance_text(trainer)
     if far:
