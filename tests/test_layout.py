@@ -102,6 +102,45 @@ def test_forks_are_compared_on_one_chart_and_the_same_scales(bench):            
     assert "curve" in seen(wb) and not wb.page.complaint
 
 
+def test_twins_in_other_places_show_the_same_states_in_the_same_colours(bench):         # noqa: F811
+    wb = bench(algo="dqn", look="compare", learning_starts=20, batch_size=8)
+    wb.step("step", 100).switch(learning=False)
+    wb.beside("greedy", epsilon=0.)
+    wb.step("step", 30)
+    assert (wb.trainer.obs["agent"] != wb.forks["greedy"].trainer.obs["agent"]).any()
+    assert next(card for card in wb.page.cards if card.view.name == "gap").view.text() == "no difference"
+    both = next(card.view for card in wb.page.cards if card.view.name == "both-values")
+    as_page(both.views[0].plane.others.follow, value=False)
+    slider = both.views[0].plane.others.sliders[3]
+    for value in (slider.value, slider.max):
+        as_page(slider, value=value)
+        assert len({image.tobytes() for view in both.views for image, _ in view.picture.planes.values()}) == 1
+        assert len({view.text() for view in both.views}) == 1
+
+
+def test_the_ends_of_a_difference_are_told_by_their_colours(bench):                     # noqa: F811
+    wb = bench(algo="dqn", look="compare", learning_starts=20, batch_size=8)
+    wb.step("step", 30)
+    wb.beside("short sight", gamma=.1)
+    wb.step("step", 60)
+    words = next(card for card in wb.page.cards if card.view.name == "gap").view.text()
+    assert re.search("blue -.* … red ", words) and "dark" not in words and "bright" not in words
+
+
+def test_scales_stay_equal_when_an_axis_is_changed_at_rest(bench):                      # noqa: F811
+    wb = bench(algo="dqn", look="compare", learning_starts=20, batch_size=8)
+    wb.step("step", 100)
+    wb.beside("short sight", gamma=.1)
+    wb.step("step", 200)
+    both = next(card.view for card in wb.page.cards if card.view.name == "both-values")
+    for place in (1, 3):
+        as_page(both.views[0].picks[0], index=place)
+        for what in (lambda view: view.picture.range, lambda view: view.picture.ax.xlim, lambda view: view.axes):
+            assert what(both.views[0]) == what(both.views[1])
+        assert both.views[1].picture.ax.xlabel == both.views[0].picture.ax.xlabel
+        assert both.text().count("bright") == 2
+
+
 def test_a_look_of_ones_own_is_there_for_the_next_workbench(bench):                    # noqa: F811
     wb = bench(**SMALL)
     wb.step("iteration")
