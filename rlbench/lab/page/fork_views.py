@@ -123,6 +123,8 @@ class GapPicture(SurfacePicture):
     "Colours of a difference: as far to either side as it goes"
     table = DIVERGING
     word = "difference"
+    low = "blue"
+    high = "red"
 
     def colour(self, val): # (up, across)
         self.apart = bool(np.any(val))

@@ -438,6 +438,8 @@ class SurfacePicture(Picture):
     "Colours of a plane, dots in it, a cross, and a bar that says what the colours mean"
     table = VIRIDIS
     word = "value"  # for what the colours are
+    low = "dark"    # the colour of the least
+    high = "bright"
 
     def __init__(self, names): # of the two dimensions
         super().__init__(height=206)
@@ -453,6 +455,11 @@ class SurfacePicture(Picture):
         "Lay values under the dots; the colours' range changes only when it must"
         self.range = cover(self.range, *span_of(val))
         self.fill(self.ax, colour(val, *self.range, self.table))
+
+    def ends(self):
+        "What the colours mean, in words"
+        low, high = (on_scale(end, *self.range) for end in self.range)
+        return f"{self.low} {low} … {self.high} {high}"
 
     def bar(self, sheet):
         "What the colours mean, at the right"
@@ -532,10 +539,8 @@ class ValueSurface(PlaneView):
 
     def told(self, val):
         "The value at the cross, and what the colours mean, in words"
-        low, high = self.picture.range
-        here, dark, bright = (on_scale(float(x), low, high) for x in (val, low, high))
         where = "here" if self.plane.others.follow.value else "at the cross"
-        return f"value {where} {here}; dark {dark} … bright {bright}"
+        return f"value {where} {on_scale(float(val), *self.picture.range)}; {self.picture.ends()}"
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #f2154ad5
 class ValueTrace(View):
