@@ -1,10 +1,12 @@
 "A page that is arranged: looks, cards, controls, by a hand and by a script, and what is refused"
 import json
 import re
+from itertools import count
 
 import pytest
 
 from rlbench.algos.algorithm import REGISTRY
+from rlbench.lab.page import board
 from rlbench.lab.page.board import for_page
 from rlbench.lab.pictures.components import as_page, read_asset, tips_of
 from rlbench.lab.page.looks import CONTROLS, BARE, LOOKS, checked_layout, keep_look, kept_looks, left_of, looks_file
@@ -192,6 +194,28 @@ def test_who_opens_the_side_has_a_way_to_another_look(bench):                   
     hand(wb, side="open")
     as_page(part(wb, "look"), index=0)
     assert wb.layout["look"] == "explore" and not wb.layout["hidden"]
+
+
+def test_each_workbench_of_a_notebook_has_a_place_of_its_own_in_the_browsers_memory(bench, monkeypatch):    # noqa: F811
+    def run(cell, by="cellId"):
+        "Two workbenches and one of another algorithm, made by one run of a cell"
+        told = dict(metadata=dict(cellId=cell)) if by == "cellId" else dict(content=dict(code=cell))
+        made = run_of(told | dict(header=dict(msg_id=next(number))))
+        return [wb.page.arrangement.board.label for wb in made]
+
+    def run_of(asked):
+        monkeypatch.setattr(board, "request_here", lambda: asked)
+        return [bench(algo=algo, look="debug") for algo in ("dqn", "dqn", "a2c")]
+
+    monkeypatch.setattr(board, "_made", {})
+    monkeypatch.setattr(board, "_places", {})
+    number = count(1)
+    first, second = run("a"), run("b")
+    assert len({*first, *second}) == 6
+    assert (run("b"), run("a")) == (second, first)          # run again, in whatever order
+    board._made.clear()
+    board._places.clear()
+    assert (run("c", "code"), run("d", "code")) == (first, second)      # reopened, in a host that tells no cells
 
 
 def test_what_the_browser_brings_back_is_taken_as_far_as_it_goes(bench):                # noqa: F811

@@ -500,7 +500,7 @@ class Furnished(Tidy):
         self.decks = {}         # behaviour -> its cards
         layout = look_called(look, self.known())
         self.arrangement.put(layout if wanted is None else layout | dict(away=[], others=True), look)
-        self.arrangement.board.label = f"{player.trainer.env.id} {look}"
+        self.arrangement.board.call(f"{player.trainer.env.id} {players_text(player.trainer)} {look}")
         self.take(player.trainer)
 
     def take(self, trainer):
