@@ -3,11 +3,13 @@ import json
 import re
 from itertools import count
 
+import numpy as np
 import pytest
 
 from rlbench.algos.algorithm import REGISTRY
 from rlbench.lab.page import board
 from rlbench.lab.page.board import for_page
+from rlbench.lab.page.fork_views import regrets
 from rlbench.lab.pictures.components import as_page, read_asset, tips_of
 from rlbench.lab.page.looks import CONTROLS, BARE, LOOKS, checked_layout, keep_look, kept_looks, left_of, looks_file
 from rlbench.lab.page.workbench import Workbench
@@ -143,6 +145,29 @@ def test_scales_stay_equal_when_an_axis_is_changed_at_rest(bench):              
         assert both.text().count("bright") == 2
 
 
+@pytest.mark.parametrize("stored", [400, 8])      # the past is known, or the regret is counted from the fork on
+def test_bandits_are_compared_by_what_they_lost(bench, stored):                         # noqa: F811
+    wb = bench("rlbench/Bandit-v0", "bandit", look="compare", num_envs=4, buffer_size=stored)
+    wb.step("step", 60)
+    assert seen(wb) == ["bandit"]
+    own = next(card.view for card in wb.page.cards if card.view.name == "bandit")
+    wb.beside("greedy", epsilon=0.)
+    wb.step("step", 100)
+    assert seen(wb) == ["forks", "both-actions"]
+    both = next(card.view for card in wb.page.cards if card.view.name == "forks")
+    told = regrets(wb.forks, "agent", 4)
+    steps, lost, _ = told["run"]
+    at, _, known, _ = own.pulls.tally.totals.T
+    assert (steps[0] > 0) == (stored == 8)
+    assert lost[-1] - lost[0] == pytest.approx((known[-1] - known[at == steps[0]][0]) / 4)
+    assert told["greedy"][1][0] == pytest.approx(lost[0])
+    assert "regret" in both.shown.svg and "share of the best arm" in both.shown.svg
+    assert all(np.isfinite(line.get_ydata()).any() for lines in both.lines.values() for line in lines)
+    wb.rewind(120)
+    steps, later, _ = regrets(wb.forks, "agent", 4)["run"]
+    assert steps[-1] <= wb.trainer.steps and later[-1] <= lost[-1] and not wb.page.complaint
+
+
 def test_a_look_of_ones_own_is_there_for_the_next_workbench(bench):                    # noqa: F811
     wb = bench(**SMALL)
     wb.step("iteration")
@@ -246,6 +271,31 @@ def test_arranging_does_not_touch_the_run(bench):                               
     for one in (wb, alone): one.step("iteration")
     weights = [run.trainer.learner.nets.state_dict() for run in (wb, alone)]
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+
+
+def test_a_control_is_hidden_on_the_page_and_shown_again(bench):                        # noqa: F811
+    wb = bench(**SMALL)
+    menu = part(wb, "hide")
+    assert {name for _, name in menu.options} == {"", *CONTROLS}
+    for hidden in (True, False):
+        as_page(menu, index=[name for _, name in menu.options].index("speed"))
+        assert ("speed" in wb.layout["hidden"]) == hidden and menu.value == ""
+        assert ("rl-no-speed" in wb.page.widget._dom_classes) == hidden
+        assert any(words.startswith("show speed" if hidden else "hide speed") for words, _ in menu.options)
+        assert wb.page.arrangement.board.kept.get("hidden", []) == ["speed"] * hidden
+
+
+def test_who_compares_one_run_alone_is_told_how_to_fork(bench):                        # noqa: F811
+    wb = bench(look="compare", **SMALL)
+    forks = part(wb, "forks-panel")
+    told = part(wb, "fork-said").value
+    assert "rl-gone" not in forks._dom_classes and "fork" in told and "wb.beside(lr=0.001)" in told
+    wb.beside(lr=1e-3)
+    assert "one run so far" not in part(wb, "fork-said").value
+    wb.drop("lr=0.001")
+    assert "one run so far" in part(wb, "fork-said").value
+    wb.look("explore")
+    assert "rl-gone" in forks._dom_classes
 
 
 # refusals

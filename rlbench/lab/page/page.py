@@ -13,6 +13,7 @@ from ...core.words import unknown
 from .account_panel import ExplainPanel
 from ..pictures import widgets
 from ..views.backups import BackupView, ModelView, QueueView, TraceView
+from .arranging import with_or_without
 from .board import Arrangement, told_layout, with_card
 from ..views.bandit_views import BanditView
 from ..views.chain_views import ChainValues
@@ -350,7 +351,7 @@ class Arranged(Counter):
         super().__init__(player)
         self.arrangement = Arrangement(self.wish)
         self.looks = LookMenu(lambda name: self.wish(None, name))
-        self.keeping = KeepPanel(self.layout_now, self.kept_look)
+        self.keeping = KeepPanel(self.layout_now, self.kept_look, self.flip_control)
         self.toggles = Toggles(self.flip)
 
     def arrange(self):
@@ -387,6 +388,12 @@ class Arranged(Counter):
         "The present layout was kept under a name; None: one was dropped"
         if name is None: self.looks.follow(self.arrangement.look)
         else: self.wish(self.arrangement.layout, name)
+
+    def flip_control(self, name):
+        "Hide a control, or show it again"
+        layout = self.arrangement.layout
+        on = name in layout["hidden"]
+        self.wish(with_or_without(layout, [name], [], on), self.arrangement.look)
 
     def flip(self, card, on):
         "Put a card on the page, or take it away; one that is away costs nothing"
@@ -469,6 +476,9 @@ class Tidy(Furniture):
         for name in SIDES:
             mark(self.widget, f"rl-side-{name}", name == layout["side"])
         self.looks.follow(self.arrangement.look)
+        self.keeping.follow(layout["hidden"])
+        self.forks.wanted = "forks" in layout["cards"]
+        self.forks.follow(self.player)
         self.keys.tips = tips_of(self.widget)
 
     def show_ready(self):

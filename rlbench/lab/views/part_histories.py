@@ -144,6 +144,7 @@ def up_to_now(rows, name, run, who): # (n, 4)
 def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pixels; (n, 4); (from, to)
     "A band and its middle over updates"
     left, top, right, bottom = box
+    right -= 34     # for the numbers
     at, *band = told.T
     roof, floor = top + 14, bottom - 13
     share = (at - at[0]) / max(1., at[-1] - at[0])
@@ -158,7 +159,8 @@ def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pi
         zero = level(0., *limits, floor, roof)
         sheet.pen.line((left, zero, right, zero), "faint")
     sheet.text(left, top, f"{name} {band[1][-1]:.3g}")
-    sheet.text(left, bottom, f"{limits[0]:.3g} … {limits[1]:.3g}", "lb")
+    for number, y, anchor in zip(limits, (floor, roof), ("lb", "la")): sheet.text(right + 3, y, f"{number:.3g}", anchor)
+    for number, x, anchor in zip(at[[0, -1]], (left, right), ("lb", "rb")): sheet.text(x, bottom, f"{number:.0f}", anchor)
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #23b7644a
 MOVING = 30     # points of a story, while another picture follows at once
