@@ -11,7 +11,6 @@ from rlbench.envs.env import EnvProblem
 from rlbench.envs.find import make
 from rlbench.envs.place import state_behind
 from rlbench.lab.page.hand_panel import thought_html
-from rlbench.lab.page.workbench import Workbench
 from rlbench.lab.page.world_panel import move_slider
 from rlbench.lab.views.advice import Decision
 from rlbench.training.by_hand import why_own_actions

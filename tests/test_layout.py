@@ -3,13 +3,11 @@ import json
 import re
 from itertools import count
 
-import numpy as np
 import pytest
 
 from rlbench.algos.algorithm import REGISTRY
 from rlbench.lab.page import board
 from rlbench.lab.page.board import for_page
-from rlbench.lab.page.fork_views import regrets
 from rlbench.lab.pictures.components import as_page, read_asset, tips_of
 from rlbench.lab.page.looks import CONTROLS, BARE, LOOKS, checked_layout, keep_look, kept_looks, left_of, looks_file
 from rlbench.lab.page.workbench import Workbench
@@ -139,9 +137,8 @@ def test_scales_stay_equal_when_an_axis_is_changed_at_rest(bench):              
     both = next(card.view for card in wb.page.cards if card.view.name == "both-values")
     for place in (1, 3):
         as_page(both.views[0].picks[0], index=place)
-        for what in (lambda view: view.picture.range, lambda view: view.picture.ax.xlim, lambda view: view.axes):
-            assert what(both.views[0]) == what(both.views[1])
-        assert both.views[1].picture.ax.xlabel == both.views[0].picture.ax.xlabel
+        shown = [(view.axes, view.picture.range, view.picture.ax.xlim, view.picture.ax.xlabel) for view in both.views]
+        assert shown[0] == shown[1]
         assert both.text().count("bright") == 2
 
 
@@ -153,18 +150,17 @@ def test_bandits_are_compared_by_what_they_lost(bench, stored):                 
     own = next(card.view for card in wb.page.cards if card.view.name == "bandit")
     wb.beside("greedy", epsilon=0.)
     wb.step("step", 100)
-    assert seen(wb) == ["forks", "both-actions"]
+    assert seen(wb) == ["forks", "both-actions", "bandit"]
     both = next(card.view for card in wb.page.cards if card.view.name == "forks")
-    told = regrets(wb.forks, "agent", 4)
-    steps, lost, _ = told["run"]
+    told = both.told()
+    steps, lost = told["run"]
     at, _, known, _ = own.pulls.tally.totals.T
     assert (steps[0] > 0) == (stored == 8)
     assert lost[-1] - lost[0] == pytest.approx((known[-1] - known[at == steps[0]][0]) / 4)
     assert told["greedy"][1][0] == pytest.approx(lost[0])
-    assert "regret" in both.shown.svg and "share of the best arm" in both.shown.svg
-    assert all(np.isfinite(line.get_ydata()).any() for lines in both.lines.values() for line in lines)
+    assert "regret" in both.shown.svg and all(len(line.get_ydata()) > 9 for line in both.lines.values())
     wb.rewind(120)
-    steps, later, _ = regrets(wb.forks, "agent", 4)["run"]
+    steps, later = both.told()["run"]
     assert steps[-1] <= wb.trainer.steps and later[-1] <= lost[-1] and not wb.page.complaint
 
 
@@ -276,6 +272,7 @@ def test_arranging_does_not_touch_the_run(bench):                               
 def test_a_control_is_hidden_on_the_page_and_shown_again(bench):                        # noqa: F811
     wb = bench(**SMALL)
     menu = part(wb, "hide")
+    assert menu.value == ""
     assert {name for _, name in menu.options} == {"", *CONTROLS}
     for hidden in (True, False):
         as_page(menu, index=[name for _, name in menu.options].index("speed"))

@@ -9,8 +9,6 @@ __all__ = ['TOWARDS', 'ARROW_SIGNS', 'BARRED', 'MOST_BUTTONS', 'RECORD_TIPS', 'k
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #1edfabf1
 from functools import partial
 
-import numpy as np
-
 from ..pictures import widgets
 from ..views.advice import advise, put_together
 from ..pictures.components import Pane, button, close_widgets, mark, reveal, styled
@@ -303,7 +301,8 @@ class HandPanel(HandAdvice):
             self.keys.taking = []           # `show` may have been at it when the switch was turned
             return
         if owner.state == "playing":
-            if self.rested and not self.record.value: self.look.value = False      # the agent acts again
+            if self.rested and not self.record.value:
+                self.look.value = False         # the agent acts again
             return
         self.rested = True
         trainer = owner.trainer

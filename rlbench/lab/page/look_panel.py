@@ -72,6 +72,7 @@ class KeepPanel:
         verbs = {name: "show" if name in hidden else "hide" for name in CONTROLS}
         controls = [(f"{verb} {name}: {CONTROLS[name]}", name) for name, verb in verbs.items()]
         self.controls.options = [("hide or show a control", ""), *controls]
+        self.controls.value = ""
 
     def chosen(self, change):
         if change["new"]: self.flip(change["new"])

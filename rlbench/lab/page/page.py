@@ -13,7 +13,6 @@ from ...core.words import unknown
 from .account_panel import ExplainPanel
 from ..pictures import widgets
 from ..views.backups import BackupView, ModelView, QueueView, TraceView
-from .arranging import with_or_without
 from .board import Arrangement, told_layout, with_card
 from ..views.bandit_views import BanditView
 from ..views.chain_views import ChainValues
@@ -392,8 +391,8 @@ class Arranged(Counter):
     def flip_control(self, name):
         "Hide a control, or show it again"
         layout = self.arrangement.layout
-        on = name in layout["hidden"]
-        self.wish(with_or_without(layout, [name], [], on), self.arrangement.look)
+        hidden = set(layout["hidden"]) ^ {name}
+        self.wish(layout | dict(hidden=[one for one in CONTROLS if one in hidden]), self.arrangement.look)
 
     def flip(self, card, on):
         "Put a card on the page, or take it away; one that is away costs nothing"

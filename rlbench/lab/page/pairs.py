@@ -154,6 +154,17 @@ class BothActions(SideBySide):
     kind = ActionBars
     instead = ("actions",)
 
+# %% ../../../nbs/8_lab/5_page/20_pairs.ipynb #29f921c7
+def shared_controls(views):
+    "Menus and sliders of the first, which are those of all from now on"
+    first, *others = [view.plane for view in views]
+    for view in views: view.widget.children = [view.image]
+    for plane in others:
+        close_widgets(plane.widget)
+        plane.picks = first.picks
+        plane.others = first.others
+    return first.widget
+
 # %% ../../../nbs/8_lab/5_page/20_pairs.ipynb #d115bca4
 class BothSurfaces(SideBySide):
     "Values that several runs give to the same states"
@@ -166,14 +177,7 @@ class BothSurfaces(SideBySide):
 
     def __init__(self, forks, trainer, who):
         super().__init__(forks, trainer, who)
-        shared = self.views[0].plane
-        for view in self.views:
-            view.widget.children = [view.image]
-            if view.plane is shared: continue
-            close_widgets(view.plane.widget)
-            view.plane.picks = shared.picks
-            view.plane.others = shared.others
-        self.widget = widgets.VBox([self.widget, shared.widget])
+        self.widget = widgets.VBox([self.widget, shared_controls(self.views)])
 
     def draw_each(self, runs, moving):
         for view in self.views: view.through = runs[0].obs[self.who][:1]

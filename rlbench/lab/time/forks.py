@@ -10,7 +10,7 @@ from ...core.words import unknown
 from .compare import Lockstep, alike
 from .journal import keyword_text
 from .timeline import root_of, shared_events
-from ..views.bandit_views import told_by
+from ..views.bandit_views import noted_by
 
 # %% ../../../nbs/8_lab/3_time/18_forks.ipynb #28697680
 def kept_of(before, now): # paths
@@ -42,7 +42,7 @@ class Standing:
         "Remember returns from now on, and tell(event) while it is in hand"
         if self.returns: return
         self.tell = tell
-        self.returns = {who: told_by(self.trainer, who) for who in self.trainer.actors}
+        self.returns = {who: noted_by(self.trainer, who) for who in self.trainer.actors}
         self.trainer.watchers.append(self.note)
 
     def note(self, trainer, event):

@@ -329,6 +329,6 @@ class BanditView(View):
         self.said = f"{bandit_words(totals, share, names[int(means.argmax())], len(here))}; lines: {words}"
 
 # %% ../../../nbs/8_lab/2_views/17_bandit_views.ipynb #9b739f44
-def told_by(trainer, who):
+def noted_by(trainer, who):
     "What a run is compared by: the cost of its pulls where it plays bandits, else its returns"
     return Pulls(trainer, who) if BanditView.fits(trainer, who) else Returns(trainer, who)
