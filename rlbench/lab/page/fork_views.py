@@ -134,7 +134,7 @@ class GridGap(View):
 
     @classmethod
     def fits(cls, trainer, who):
-        return GridValues.fits(trainer, who) and trainer.env.behaviours[who].observation_space.n > 1
+        return GridValues.fits(trainer, who) and surveyed(trainer, who)[0].states > 1
 
     def draw(self, trainer, moving):
         states = np.arange(self.layout.states)
@@ -260,8 +260,8 @@ def run_html(forks, run):
     star = " (in hand)" if run.pair is None else ""
     return f"<div class='rl-fork'>{mark}<b>{html.escape(run.name)}</b>{star} {html.escape(told_run(run))}</div>"
 
-ALONE = ("<p>There is one run so far. Press <b>fork</b>, with what the second one sets otherwise, such as lr=0.001, or call "
-         "<code>wb.beside(lr=0.001)</code></p>")
+ALONE = ("<p>There is one run so far. Press <b>fork</b>, with what the second one sets otherwise, such as lr=0.001, "
+         "or call <code>wb.beside(lr=0.001)</code></p>")
 
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #ae44642c
 class ForksPanel:

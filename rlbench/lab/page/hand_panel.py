@@ -9,6 +9,8 @@ __all__ = ['TOWARDS', 'ARROW_SIGNS', 'BARRED', 'MOST_BUTTONS', 'RECORD_TIPS', 'k
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #1edfabf1
 from functools import partial
 
+import numpy as np
+
 from ..pictures import widgets
 from ..views.advice import advise, put_together
 from ..pictures.components import Pane, button, close_widgets, mark, reveal, styled
@@ -48,8 +50,9 @@ def thought_html(one, i):
     if one.probs is not None:
         lines.append(meter_html("p", one.probs[i], f"{one.probs[i]:.3f}"))
     if one.q is not None:
-        low = min(0., one.q.min())
-        span = max(0., one.q.max()) - low or 1.
+        known = one.q[np.isfinite(one.q)]
+        low = known.min(initial=0.)
+        span = known.max(initial=0.) - low or 1.
         lines.append(meter_html("Q", (one.q[i] - low) / span, short(float(one.q[i])), "rl-value", -low / span))
     return f"<span class='rl-thought'>{''.join(lines)}</span>"
 

@@ -204,7 +204,7 @@ class BothGrids(View):
 
     @classmethod
     def fits(cls, trainer, who):
-        return GridValues.fits(trainer, who) and trainer.env.behaviours[who].observation_space.n > 1
+        return GridValues.fits(trainer, who) and surveyed(trainer, who)[0].states > 1
 
     def draw(self, trainer, moving):
         runs = [trainer, *(self.forks[name].trainer for name in self.names[1:])]
