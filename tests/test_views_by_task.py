@@ -198,7 +198,7 @@ def test_a_density_is_that_of_the_policy(distribution):
         dist = trainer.actors["agent"].nets.policy(here)
         logp = dist.logp(torch.tensor([[.7]]))
     assert curve.of(np.array([.7]))[0] == pytest.approx(float(logp.exp()), rel=1e-4)
-    assert curve.mode == pytest.approx(float(dist.mode()[0, 0]))
+    assert curve.greedy == pytest.approx(float(dist.mode()[0, 0]))
 
 
 
