@@ -1,4 +1,6 @@
 "A person acts, begins episodes, changes the world: marked, exact on every way back, or refused in words"
+import re
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,9 @@ from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.find import make
 from rlbench.envs.place import state_behind
+from rlbench.lab.page.hand_panel import thought_html
 from rlbench.lab.page.world_panel import move_slider
+from rlbench.lab.views.advice import Decision
 from rlbench.training.by_hand import why_own_actions
 from rlbench.training.demonstrations import Demonstration
 from rlbench.training.evaluate import evaluate
@@ -381,3 +385,29 @@ def test_the_page_says_where_a_demonstration_was_saved(bench, tmp_path):      # 
     assert "saved to" in panel.recording.said.value
     panel.press([0])
     assert "saved to" not in panel.recording.said.value and "2 steps" in panel.recording.said.value
+
+
+def bar_of(html):
+    "(beginning, length) of the bar of a value, per cent of its axis"
+    return tuple(map(int, re.search(r"rl-value' style='margin-left:(\d+)%;width:(\d+)%", html).groups()))
+
+
+@pytest.mark.parametrize("q, bars", [([5.69, 5.73], [(0, 99), (0, 100)]), ([-4., -2.], [(0, 100), (50, 50)]),
+                                     ([-1., 3.], [(0, 25), (25, 75)]), ([0., 0.], [(0, 0), (0, 0)])])
+def test_bars_of_advice_begin_at_zero(q, bars):
+    one = Decision("", ["left", "right"])
+    one.q = np.array(q)
+    assert [bar_of(thought_html(one, i)) for i in (0, 1)] == bars
+
+
+def test_who_plays_on_gives_the_agent_back_what_was_taken_over(bench):         # noqa: F811
+    wb = bench(algo="dqn", **SMALL)
+    hand = wb.page.hand
+    for record in (False, True):
+        wb.take_over()
+        hand.record.value = record
+        assert hand.look.value and hand.keys.taking
+        wb.play().player.tick(.02)
+        assert hand.look.value == record       # a recording goes on in an environment of its own
+        wb.pause().give_back()
+        assert not hand.look.value and not hand.keys.taking and not wb.page.complaint

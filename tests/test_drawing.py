@@ -13,6 +13,7 @@ from rlbench.lab.pictures.drawing import (BAR, compose, draw_bars, draw_colour_b
                                           draw_horizontal_bars, encode_image)
 from rlbench.lab.pictures.figures import Picture, cover
 from rlbench.lab.pictures.scene import FACES, ROLES, SERIES, Box, Line, Sheet, Window, Words
+from rlbench.lab.views.part_histories import draw_story
 
 
 def test_the_page_asks_nobody_else():
@@ -43,6 +44,36 @@ def test_what_is_not_finite_is_drawn_all_the_same(values):
     draw_bars(sheet, (0, 0, 200, 200), np.array(values), -2., 1., [str(i) for i in range(len(values))])
     draw_histogram(sheet, (200, 0, 320, 200), "values", np.array(values))
     assert len(sheet.image.getcolors(10_000)) > 1 and ElementTree.fromstring(sheet.svg) is not None
+
+
+def words_of(sheet):
+    "Words and their places in a picture"
+    marks = [mark for mark in sheet.marks if isinstance(mark, Words)]
+    return {mark.words: (mark.x, mark.y) for mark in marks}
+
+
+def test_bars_that_have_no_room_for_numbers_have_an_axis():
+    sheet = Sheet()
+    draw_bars(sheet, (10, 24, 390, 228), np.linspace(-4., -1., 24), -5., 0., [str(i) for i in range(24)])
+    found = words_of(sheet)
+    assert {"-5.00", "0.00"} <= set(found) and found["-5.00"][1] > found["0.00"][1]
+    assert all(found[word][0] < found["0"][0] for word in ("-5.00", "0.00"))
+
+
+@pytest.mark.parametrize("high, words", [(.006, {"0.0040", "0.0020"}), (1., {"0.00"})])
+def test_the_number_of_a_bar_is_as_fine_as_its_axis(high, words):
+    sheet = Sheet()
+    draw_bars(sheet, (0, 0, 200, 200), np.array([.004, .002]), 0., high, ["a", "b"])
+    assert words <= set(words_of(sheet))
+
+
+def test_a_story_has_its_range_beside_it_and_its_updates_below():
+    sheet = Sheet()
+    told = np.array([(10., 1., 2., 3.), (90., 2., 3., 4.)])
+    draw_story(sheet, (8, 8, 392, 228), "loss", told, (.5, 4.5))
+    found = words_of(sheet)
+    assert found["10"][1] == found["90"][1] > found["0.5"][1] > found["4.5"][1]
+    assert found["10"][0] < found["90"][0] < found["0.5"][0] == found["4.5"][0]
 
 
 def test_a_stored_picture_keeps_to_its_limit():

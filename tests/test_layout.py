@@ -1,10 +1,12 @@
 "A page that is arranged: looks, cards, controls, by a hand and by a script, and what is refused"
 import json
 import re
+from itertools import count
 
 import pytest
 
 from rlbench.algos.algorithm import REGISTRY
+from rlbench.lab.page import board
 from rlbench.lab.page.board import for_page
 from rlbench.lab.pictures.components import as_page, read_asset, tips_of
 from rlbench.lab.page.looks import CONTROLS, BARE, LOOKS, checked_layout, keep_look, kept_looks, left_of, looks_file
@@ -102,6 +104,66 @@ def test_forks_are_compared_on_one_chart_and_the_same_scales(bench):            
     assert "curve" in seen(wb) and not wb.page.complaint
 
 
+def test_twins_in_other_places_show_the_same_states_in_the_same_colours(bench):         # noqa: F811
+    wb = bench(algo="dqn", look="compare", learning_starts=20, batch_size=8)
+    wb.step("step", 100).switch(learning=False)
+    wb.beside("greedy", epsilon=0.)
+    wb.step("step", 30)
+    assert (wb.trainer.obs["agent"] != wb.forks["greedy"].trainer.obs["agent"]).any()
+    assert next(card for card in wb.page.cards if card.view.name == "gap").view.text() == "no difference"
+    both = next(card.view for card in wb.page.cards if card.view.name == "both-values")
+    as_page(both.views[0].plane.others.follow, value=False)
+    slider = both.views[0].plane.others.sliders[3]
+    for value in (slider.value, slider.max):
+        as_page(slider, value=value)
+        assert len({image.tobytes() for view in both.views for image, _ in view.picture.planes.values()}) == 1
+        assert len({view.text() for view in both.views}) == 1
+
+
+def test_the_ends_of_a_difference_are_told_by_their_colours(bench):                     # noqa: F811
+    wb = bench(algo="dqn", look="compare", learning_starts=20, batch_size=8)
+    wb.step("step", 30)
+    wb.beside("short sight", gamma=.1)
+    wb.step("step", 60)
+    words = next(card for card in wb.page.cards if card.view.name == "gap").view.text()
+    assert re.search("blue -.* … red ", words) and "dark" not in words and "bright" not in words
+
+
+def test_scales_stay_equal_when_an_axis_is_changed_at_rest(bench):                      # noqa: F811
+    wb = bench(algo="dqn", look="compare", learning_starts=20, batch_size=8)
+    wb.step("step", 100)
+    wb.beside("short sight", gamma=.1)
+    wb.step("step", 200)
+    both = next(card.view for card in wb.page.cards if card.view.name == "both-values")
+    for place in (1, 3):
+        as_page(both.views[0].picks[0], index=place)
+        shown = [(view.axes, view.picture.range, view.picture.ax.xlim, view.picture.ax.xlabel) for view in both.views]
+        assert shown[0] == shown[1]
+        assert both.text().count("bright") == 2
+
+
+@pytest.mark.parametrize("stored", [400, 8])      # the past is known, or the regret is counted from the fork on
+def test_bandits_are_compared_by_what_they_lost(bench, stored):                         # noqa: F811
+    wb = bench("rlbench/Bandit-v0", "bandit", look="compare", num_envs=4, buffer_size=stored)
+    wb.step("step", 60)
+    assert seen(wb) == ["bandit"]
+    own = next(card.view for card in wb.page.cards if card.view.name == "bandit")
+    wb.beside("greedy", epsilon=0.)
+    wb.step("step", 100)
+    assert seen(wb) == ["forks", "both-actions", "bandit"]
+    both = next(card.view for card in wb.page.cards if card.view.name == "forks")
+    told = both.told()
+    steps, lost = told["run"]
+    at, _, known, _ = own.pulls.tally.totals.T
+    assert (steps[0] > 0) == (stored == 8)
+    assert lost[-1] - lost[0] == pytest.approx((known[-1] - known[at == steps[0]][0]) / 4)
+    assert told["greedy"][1][0] == pytest.approx(lost[0])
+    assert "regret" in both.shown.svg and all(len(line.get_ydata()) > 9 for line in both.lines.values())
+    wb.rewind(120)
+    steps, later = both.told()["run"]
+    assert steps[-1] <= wb.trainer.steps and later[-1] <= lost[-1] and not wb.page.complaint
+
+
 def test_a_look_of_ones_own_is_there_for_the_next_workbench(bench):                    # noqa: F811
     wb = bench(**SMALL)
     wb.step("iteration")
@@ -155,6 +217,28 @@ def test_who_opens_the_side_has_a_way_to_another_look(bench):                   
     assert wb.layout["look"] == "explore" and not wb.layout["hidden"]
 
 
+def test_each_workbench_of_a_notebook_has_a_place_of_its_own_in_the_browsers_memory(bench, monkeypatch):    # noqa: F811
+    def run(cell, by="cellId"):
+        "Two workbenches and one of another algorithm, made by one run of a cell"
+        told = dict(metadata=dict(cellId=cell)) if by == "cellId" else dict(content=dict(code=cell))
+        made = run_of(told | dict(header=dict(msg_id=next(number))))
+        return [wb.page.arrangement.board.label for wb in made]
+
+    def run_of(asked):
+        monkeypatch.setattr(board, "request_here", lambda: asked)
+        return [bench(algo=algo, look="debug") for algo in ("dqn", "dqn", "a2c")]
+
+    monkeypatch.setattr(board, "_made", {})
+    monkeypatch.setattr(board, "_places", {})
+    number = count(1)
+    first, second = run("a"), run("b")
+    assert len({*first, *second}) == 6
+    assert (run("b"), run("a")) == (second, first)          # run again, in whatever order
+    board._made.clear()
+    board._places.clear()
+    assert (run("c", "code"), run("d", "code")) == (first, second)      # reopened, in a host that tells no cells
+
+
 def test_what_the_browser_brings_back_is_taken_as_far_as_it_goes(bench):                # noqa: F811
     wb = bench(**SMALL)
     wb.step("iteration")
@@ -183,6 +267,32 @@ def test_arranging_does_not_touch_the_run(bench):                               
     for one in (wb, alone): one.step("iteration")
     weights = [run.trainer.learner.nets.state_dict() for run in (wb, alone)]
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+
+
+def test_a_control_is_hidden_on_the_page_and_shown_again(bench):                        # noqa: F811
+    wb = bench(**SMALL)
+    menu = part(wb, "hide")
+    assert menu.value == ""
+    assert {name for _, name in menu.options} == {"", *CONTROLS}
+    for hidden in (True, False):
+        as_page(menu, index=[name for _, name in menu.options].index("speed"))
+        assert ("speed" in wb.layout["hidden"]) == hidden and menu.value == ""
+        assert ("rl-no-speed" in wb.page.widget._dom_classes) == hidden
+        assert any(words.startswith("show speed" if hidden else "hide speed") for words, _ in menu.options)
+        assert wb.page.arrangement.board.kept.get("hidden", []) == ["speed"] * hidden
+
+
+def test_who_compares_one_run_alone_is_told_how_to_fork(bench):                        # noqa: F811
+    wb = bench(look="compare", **SMALL)
+    forks = part(wb, "forks-panel")
+    told = part(wb, "fork-said").value
+    assert "rl-gone" not in forks._dom_classes and "fork" in told and "wb.beside(lr=0.001)" in told
+    wb.beside(lr=1e-3)
+    assert "one run so far" not in part(wb, "fork-said").value
+    wb.drop("lr=0.001")
+    assert "one run so far" in part(wb, "fork-said").value
+    wb.look("explore")
+    assert "rl-gone" in forks._dom_classes
 
 
 # refusals

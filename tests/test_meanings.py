@@ -74,6 +74,11 @@ def test_formulas_of_algorithms_belong_to_numbers_that_they_tell():
             assert rare or meaning.name in told[algo], (meaning.name, algo)
 
 
+@pytest.mark.parametrize("name", ["kl", "tried_kl"])
+def test_a_policy_that_stands_still_is_not_called_healthy(name):
+    assert "hardly moves" in MEANINGS[name].beyond(2e-10) and not MEANINGS[name].beyond(.008)
+
+
 @pytest.mark.parametrize("name", MEANINGS)
 def test_an_entry_is_whole(name):
     one = MEANINGS[name]

@@ -1,4 +1,5 @@
 "Views are chosen by task; each draws at any moment of a run, and its numbers are right"
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -19,6 +20,8 @@ from rlbench.lab.views.length_views import EpisodeLengths, VisitsMap
 from rlbench.lab.views.memory_views import CarryView, carried_lately
 from rlbench.lab.page.page import chosen_views
 from rlbench.lab.time.player import Player
+from rlbench.lab.views.pins import pin, pins_of
+from rlbench.lab.views.pins_view import number_names
 from rlbench.lab.views.policy_maps import PolicyMap, greedy_actions
 from rlbench.lab.views.updates import GradientView, TargetsView, UpdateView
 from rlbench.lab.views.value_views import GridValues, ValueSurface
@@ -195,7 +198,7 @@ def test_a_density_is_that_of_the_policy(distribution):
         dist = trainer.actors["agent"].nets.policy(here)
         logp = dist.logp(torch.tensor([[.7]]))
     assert curve.of(np.array([.7]))[0] == pytest.approx(float(logp.exp()), rel=1e-4)
-    assert curve.mode == pytest.approx(float(dist.mode()[0, 0]))
+    assert curve.greedy == pytest.approx(float(dist.mode()[0, 0]))
 
 
 
@@ -207,6 +210,37 @@ def test_looking_at_a_policy_with_noise_draws_nothing():
     assert same(trainer.state(), before)
     assert distribution_here(trainer.actors["agent"], trainer.obs["agent"][:1]).mode().shape == (1, 1)
 
+
+
+def test_the_greedy_action_is_called_so_and_not_the_mode():
+    trainer = Trainer("Pendulum-v1", "sac", seed=0, learning_starts=50)
+    view = DensityView(trainer, "agent")
+    view.draw(trainer, moving=False)
+    [(curve, _)] = view.curves(trainer)
+    act = greedy_actions(trainer.actors["agent"], trainer.obs["agent"][:1])[0, 0]
+    assert curve.name == "torque (N m)" and curve.greedy == pytest.approx(act, abs=1e-5)
+    assert view.text().startswith("greedy ") and "mode" not in view.text() + view.shown.svg + view.help
+
+
+@pytest.mark.parametrize("words, names", [(("left", "right"), ["left", "right"]), (("go",), ["act 0", "act 1"])])
+def test_numbers_of_an_action_have_the_environments_names(words, names):
+    class Arm(gym.Env):
+        observation_space = gym.spaces.Box(-1, 1, (3,))
+        action_space = gym.spaces.Box(-1, 1, (2,))
+        metadata = dict(actions=words)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.zeros(3, np.float32), {}
+
+        def step(self, act):
+            return np.zeros(3, np.float32), 0., False, False, {}
+
+    trainer = Trainer(Arm, "ppo", seed=0)
+    assert [curve.name for curve, _ in DensityView(trainer, "agent").curves(trainer)] == names
+    assert PolicyMap(trainer, "agent").names == names
+    pin(trainer)
+    assert number_names(trainer, "agent", pins_of(trainer)["1"]) == names
 
 
 # ---- sliders

@@ -443,11 +443,21 @@ def test_a_click_on_play_is_answered_before_the_work(lab):
     paused(page)
 
 
+BROKEN_LINKS = """() => [...document.querySelectorAll('.rl-root, .rl-root *')].filter(el => {
+  const { content, display } = getComputedStyle(el, '::before');
+  return el.classList.contains('jupyter-widgets-disconnected') && content !== 'none' && display !== 'none';
+}).length"""
+
+
 def test_a_restarted_kernel_shows_as_dead(lab):
     page = start(lab, CARTPOLE)
     assert page.locator(".rl-dead").count() == 0
     page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     page.locator(".rl-dead", has_text="Run the cell again").wait_for()
+    assert page.locator(".rl-root .jupyter-widgets-disconnected").count() > 50
+    assert page.evaluate(BROKEN_LINKS) == 0             # each would take the place of a card
+    tops = [page.locator(f".rl-{part}").bounding_box() for part in ("views", "side")]
+    assert tops[0]["x"] < tops[1]["x"] and abs(tops[0]["y"] - tops[1]["y"]) < 40
 
 
 def test_refusals_stand_on_the_page_and_a_file_brings_its_curve(lab, tmp_path):

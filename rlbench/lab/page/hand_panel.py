@@ -37,9 +37,10 @@ def keys_of(words):
     return found
 
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #0029d7b8
-def meter_html(letter, share, number, kind=""):
-    "A bar from nothing to all, with what it stands for before it and its number behind it"
-    filled = f"<i class='{kind}' style='width:{100 * min(1., max(0., share)):.0f}%'></i>"
+def meter_html(letter, share, number, kind="", zero=0.):
+    "A bar from zero to a share of the axis, with what it stands for before it and its number behind it"
+    start, end = (100 * min(1., max(0., x)) for x in sorted((zero, share)))
+    filled = f"<i class='{kind}' style='margin-left:{start:.0f}%;width:{end - start:.0f}%'></i>"
     return f"<small>{letter}</small><s>{filled}</s><span>{number}</span>"
 
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #8ba91cd1
@@ -49,9 +50,10 @@ def thought_html(one, i):
     if one.probs is not None:
         lines.append(meter_html("p", one.probs[i], f"{one.probs[i]:.3f}"))
     if one.q is not None:
-        low = one.q.min()
-        span = np.ptp(one.q)
-        lines.append(meter_html("Q", (one.q[i] - low) / span if span else 1., short(float(one.q[i])), "rl-value"))
+        known = one.q[np.isfinite(one.q)]
+        low = known.min(initial=0.)
+        span = known.max(initial=0.) - low or 1.
+        lines.append(meter_html("Q", (one.q[i] - low) / span, short(float(one.q[i])), "rl-value", -low / span))
     return f"<span class='rl-thought'>{''.join(lines)}</span>"
 
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #66474172
@@ -253,6 +255,7 @@ class HandSwitches:
     def turned(self):
         "A switch was turned: what moves stops, and the panel shows how things are now"
         reveal(self.widget, self.look.value)
+        self.rested = False
         if self.look.value: self.order(self.player.pause)
         else: self.keys.taking = []
         self.order(self.player.ask, lambda: None)
@@ -285,6 +288,8 @@ class HandAdvice(HandSwitches):
 # %% ../../../nbs/8_lab/5_page/15_hand_panel.ipynb #a0174528
 class HandPanel(HandAdvice):
     "Where a person acts in the agent's stead, and sees its advice"
+    rested = False  # the run stood still since the switch was turned
+
     def press(self, numbers):
         "An action was chosen, number by number: one step of the run, or of what is recorded"
         who = self.shown()
@@ -304,7 +309,11 @@ class HandPanel(HandAdvice):
         if not self.look.value:
             self.keys.taking = []           # `show` may have been at it when the switch was turned
             return
-        if owner.state == "playing": return
+        if owner.state == "playing":
+            if self.rested and not self.record.value:
+                self.look.value = False         # the agent acts again
+            return
+        self.rested = True
         trainer = owner.trainer
         who = self.shown()
         if self.record.value:

@@ -13,7 +13,7 @@ from ..pictures import widgets
 from ..pictures.components import button, styled
 from .controls import captioned
 from .fields import caption_html, panel
-from .looks import LOOKS, all_looks, drop_look, keep_look
+from .looks import CONTROLS, LOOKS, all_looks, drop_look, keep_look
 
 # %% ../../../nbs/8_lab/5_page/16_look_panel.ipynb #ebfed66a
 def names_of_looks():
@@ -51,14 +51,31 @@ class KeepPanel:
     "A field for a name under which the present look is kept, or forgotten"
 
     def __init__(self, now,   # now() -> the present layout
-                 kept):       # kept(name): somebody kept one; None: somebody dropped one
+                 kept,        # kept(name): somebody kept one; None: somebody dropped one
+                 flip):       # flip(name): a control is to be hidden, or shown again
         self.now = now
         self.kept = kept
+        self.flip = flip
+        tip = "hide a control for a lesson, or show it again"
+        self.controls = styled(widgets.Dropdown(tooltip=tip, layout=dict(width="100%")), "rl-hide")
+        self.follow([])
+        self.controls.observe(self.chosen, "value")
         self.name = styled(widgets.Text(placeholder="a name", tooltip="name of a look of your own"), "rl-look-name")
         keep = button("Keep", "look-keep", "keep the present arrangement under this name", self.keep, icon="bookmark")
         drop = button("Forget", "look-drop", "forget the look of this name", self.drop, icon="trash")
         self.said = styled(widgets.HTML(""), "rl-look-said")
-        self.widget = panel("Looks of your own", "rl-keep-look", self.name, captioned("", keep, drop), self.said)
+        self.widget = panel("Looks of your own", "rl-keep-look", self.name, captioned("", keep, drop), self.said,
+                            self.controls)
+
+    def follow(self, hidden): # names of controls
+        "Offer to hide those that are seen, and to show the others"
+        verbs = {name: "show" if name in hidden else "hide" for name in CONTROLS}
+        controls = [(f"{verb} {name}: {CONTROLS[name]}", name) for name, verb in verbs.items()]
+        self.controls.options = [("hide or show a control", ""), *controls]
+        self.controls.value = ""
+
+    def chosen(self, change):
+        if change["new"]: self.flip(change["new"])
 
     def keep(self):
         self.done(partial(keep_look, layout=self.now()), "kept", self.name.value)

@@ -352,7 +352,7 @@ class Arranged(Counter):
         super().__init__(player)
         self.arrangement = Arrangement(self.wish)
         self.looks = LookMenu(lambda name: self.wish(None, name))
-        self.keeping = KeepPanel(self.layout_now, self.kept_look)
+        self.keeping = KeepPanel(self.layout_now, self.kept_look, self.flip_control)
         self.toggles = Toggles(self.flip)
 
     def arrange(self):
@@ -389,6 +389,12 @@ class Arranged(Counter):
         "The present layout was kept under a name; None: one was dropped"
         if name is None: self.looks.follow(self.arrangement.look)
         else: self.wish(self.arrangement.layout, name)
+
+    def flip_control(self, name):
+        "Hide a control, or show it again"
+        layout = self.arrangement.layout
+        hidden = set(layout["hidden"]) ^ {name}
+        self.wish(layout | dict(hidden=[one for one in CONTROLS if one in hidden]), self.arrangement.look)
 
     def flip(self, card, on):
         "Put a card on the page, or take it away; one that is away costs nothing"
@@ -495,6 +501,9 @@ class Tidy(Furniture):
         for name in SIDES:
             mark(self.widget, f"rl-side-{name}", name == layout["side"])
         self.looks.follow(self.arrangement.look)
+        self.keeping.follow(layout["hidden"])
+        self.forks.wanted = "forks" in layout["cards"]
+        self.forks.follow(self.player)
         self.keys.tips = tips_of(self.widget)
 
     def show_ready(self):
@@ -526,7 +535,7 @@ class Furnished(Tidy):
         self.decks = {}         # behaviour -> its cards
         layout = look_called(look, self.known())
         self.arrangement.put(layout if wanted is None else layout | dict(away=[], others=True), look)
-        self.arrangement.board.label = f"{player.trainer.env.id} {look}"
+        self.arrangement.board.call(f"{player.trainer.env.id} {players_text(player.trainer)} {look}")
         self.take(player.trainer)
 
     def take(self, trainer):

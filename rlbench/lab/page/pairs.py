@@ -12,11 +12,10 @@ import html
 from functools import partial
 
 from PIL import Image
-from traitlets import link
 
 from ..pictures import widgets
 from ..pictures.colours import run_tone
-from ..pictures.components import StateGrid, styled
+from ..pictures.components import StateGrid, close_widgets, styled
 from ..pictures.figures import HeldLimits
 from ..views.value_views import GridValues, ValueSurface, judged_states, surveyed
 from ..views.views import ActionBars, EnvFrame, View
@@ -99,8 +98,11 @@ class SideBySide(View):
         return [trainer, *(self.forks[name].trainer for name in self.names[1:])]
 
     def ask_of(self, place, look):
-        "A control of one view was used: it looks at its own run"
-        self.ask(lambda trainer: look(self.runs(trainer)[place]))
+        "A control of one view was used: it looks at its own run, and all are drawn on the same scales"
+        def turn(trainer):
+            look(self.runs(trainer)[place])
+            self.draw(trainer, moving=False)
+        self.ask(turn)
 
     def draw(self, trainer, moving):
         runs = self.runs(trainer)
@@ -152,21 +154,34 @@ class BothActions(SideBySide):
     kind = ActionBars
     instead = ("actions",)
 
+# %% ../../../nbs/8_lab/5_page/20_pairs.ipynb #29f921c7
+def shared_controls(views):
+    "Menus and sliders of the first, which are those of all from now on"
+    first, *others = [view.plane for view in views]
+    for view in views: view.widget.children = [view.image]
+    for plane in others:
+        close_widgets(plane.widget)
+        plane.picks = first.picks
+        plane.others = first.others
+    return first.widget
+
 # %% ../../../nbs/8_lab/5_page/20_pairs.ipynb #d115bca4
 class BothSurfaces(SideBySide):
-    "Values of several runs over the same two dimensions"
+    "Values that several runs give to the same states"
     name = "both-values"
     title = "Values side by side"
-    help = "what each run thinks of the same states, in the same colours: V, or the best action's Q"
+    help = ("what each run thinks of the same states, in the same colours: V, or the best action's Q, around the "
+            "state of the run in hand (cross)")
     kind = ValueSurface
     instead = ("values",)
 
     def __init__(self, forks, trainer, who):
         super().__init__(forks, trainer, who)
-        first, *others = self.views
-        for other in others:
-            for pair in zip(first.picks, other.picks):
-                link(*[(pick, "value") for pick in pair])
+        self.widget = widgets.VBox([self.widget, shared_controls(self.views)])
+
+    def draw_each(self, runs, moving):
+        for view in self.views: view.through = runs[0].obs[self.who][:1]
+        super().draw_each(runs, moving)
 
 # %% ../../../nbs/8_lab/5_page/20_pairs.ipynb #20d776f3
 class BothGrids(View):
@@ -189,7 +204,7 @@ class BothGrids(View):
 
     @classmethod
     def fits(cls, trainer, who):
-        return GridValues.fits(trainer, who)
+        return GridValues.fits(trainer, who) and surveyed(trainer, who)[0].states > 1
 
     def draw(self, trainer, moving):
         runs = [trainer, *(self.forks[name].trainer for name in self.names[1:])]

@@ -117,6 +117,15 @@ def bars_needed(names, wide, size): # [[line, …], …]
     widest = max((width_of(line, size) for lines in names for line in lines), default=0)
     return max(1, math.ceil(widest / wide))
 
+# %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #dba0dd7d
+def draw_scale(sheet, box, base, low, high):
+    "Numbers of an upright axis at the left of a box, and their lines"
+    left, top, right, _ = box
+    for number in sorted({low, min(max(0., low), high), high}):
+        y = level(number, low, high, base, top + 14)
+        sheet.pen.line((left, y, right, y), "faint")
+        sheet.text(left - 4, y, on_scale(number, low, high), "rm", 8)
+
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #3d93f258
 def draw_bars(sheet,
               box,          # (left, top, right, bottom), pixels
@@ -125,14 +134,17 @@ def draw_bars(sheet,
               names,        # words below
               fill="policy",
               marked=None): # index of the bar that is underlined
-    "Upright bars with numbers above and names below, every n-th where all have no room"
-    _, top, _, bottom = box
+    "Upright bars with numbers above, or an axis where they have no room, and below names, every n-th in such a case"
+    left, top, right, bottom = box
+    numbered = bar_places(box, len(values))[1] >= 24
+    if not numbered: box = left + 34, top, right, bottom
     left, wide = bar_places(box, len(values))
     size = 10 if wide >= 34 else 8
     below = [below_bar(name, wide, size) for name in names]
     every = bars_needed(below, wide, size)
     base = bottom - 6 - 10 * max(map(len, below), default=1)
     zero = level(max(low, min(0., high)), low, high, base, top + 14)
+    if not numbered: draw_scale(sheet, box, base, low, high)
 
     for i, value in enumerate(values):
         x = left + i * wide
@@ -142,8 +154,8 @@ def draw_bars(sheet,
         sheet.pen.rectangle((start, upper, end, lower), fill)
         for up, line in enumerate(reversed([] if i % every else below[i])):
             sheet.text(x + wide / 2, bottom - 10 * up, line, "mb", size)
-        if wide >= 24:
-            sheet.text(x + wide / 2, upper - 2, short(float(value)), "mb", size)
+        if numbered:
+            sheet.text(x + wide / 2, upper - 2, on_scale(float(value), low, high), "mb", size)
         if i == marked:
             sheet.pen.line((start, bottom + 1, end, bottom + 1), "here", 2)
 

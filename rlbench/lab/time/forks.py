@@ -10,7 +10,7 @@ from ...core.words import unknown
 from .compare import Lockstep, alike
 from .journal import keyword_text
 from .timeline import root_of, shared_events
-from ..views.views import Returns
+from ..views.bandit_views import noted_by
 
 # %% ../../../nbs/8_lab/3_time/18_forks.ipynb #28697680
 def kept_of(before, now): # paths
@@ -31,7 +31,7 @@ class Standing:
         self.timeline = timeline
         self.stood = timeline.path      # where it was when somebody last looked
         self.pair = None        # in lockstep with the one in hand; None: it is that one
-        self.returns = {}       # of each behaviour, from when somebody asked for them
+        self.returns = {}       # or Pulls, of each behaviour, from when somebody asked for them
         self.tell = None        # tell(event) of the one in hand
 
     @property
@@ -42,7 +42,7 @@ class Standing:
         "Remember returns from now on, and tell(event) while it is in hand"
         if self.returns: return
         self.tell = tell
-        self.returns = {who: Returns(self.trainer, who) for who in self.trainer.actors}
+        self.returns = {who: noted_by(self.trainer, who) for who in self.trainer.actors}
         self.trainer.watchers.append(self.note)
 
     def note(self, trainer, event):
@@ -57,9 +57,8 @@ class Standing:
         return None if leads_on(before, self.stood, by) else kept_of(before, self.stood)
 
     def forget_later(self):
-        "Without the returns of episodes that have not ended yet"
-        for returns in self.returns.values():
-            returns.points = [point for point in returns.points if point[0] <= self.trainer.steps]
+        "Without what has not come yet"
+        for returns in self.returns.values(): returns.forget_later(self.trainer)
 
 # %% ../../../nbs/8_lab/3_time/18_forks.ipynb #c10ba4b5
 class Relative(Standing):

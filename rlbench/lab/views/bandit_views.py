@@ -20,7 +20,7 @@ from ...envs.tabular import HARMLESS, model_of
 from ..pictures.drawing import short, span_of
 from ..pictures.figures import Picture, cover
 from .value_views import countable
-from .views import View, answers
+from .views import Returns, View, answers
 from ...policies.exploration import ucb
 from ...training.actor import to_tensors
 
@@ -153,6 +153,14 @@ class Pulls:
         self.count(trainer.steps, row, means, event.steps[self.who].valid)
         if self.payouts.drifting:
             self.means = self.payouts.now(trainer.env, trainer.obs[self.who])
+
+    def forget_later(self, trainer):
+        "Without the cost of pulls that have not been made yet; of a stretch that is cut nothing is known"
+        tally = self.tally
+        tally.stretches = [one for one in tally.stretches if one[0] <= trainer.steps]
+        tally.notes = tally.longest
+        tally.begin = min(tally.begin, trainer.steps)
+        self.means = self.payouts.now(trainer.env, trainer.obs[self.who])
 
 # %% ../../../nbs/8_lab/2_views/17_bandit_views.ipynb #4da1fd90
 def recall(pulls, trainer): # a Pulls that has counted nothing
@@ -319,3 +327,8 @@ class BanditView(View):
         self.show(self.picture.tell(steps, regret / len(here), share, means, *thought), moving)
         names = action_names(trainer.env, trainer.env.behaviours[self.who].action_space)
         self.said = f"{bandit_words(totals, share, names[int(means.argmax())], len(here))}; lines: {words}"
+
+# %% ../../../nbs/8_lab/2_views/17_bandit_views.ipynb #9b739f44
+def noted_by(trainer, who):
+    "What a run is compared by: the cost of its pulls where it plays bandits, else its returns"
+    return Pulls(trainer, who) if BanditView.fits(trainer, who) else Returns(trainer, who)

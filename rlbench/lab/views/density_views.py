@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ...core.spaces import parts_of
+from ...envs.actions import names_of_numbers
 from ..pictures.drawing import level, short
 from ..pictures.scene import Sheet
 from .views import View
@@ -93,22 +94,22 @@ def anywhere_yet(actor):
 
 # %% ../../../nbs/8_lab/2_views/20_density_views.ipynb #bc75b6ff
 class ActionCurve:
-    "What one dimension of an action may be: a name, its mode, its ends, and a density where there is one"
+    "What one dimension of an action may be: a name, what greedy play does, its ends, a density where there is one"
 
-    def __init__(self, name, mode, low, high, of=None): # of(x (n,)) -> (n,)
+    def __init__(self, name, greedy, low, high, of=None): # of(x (n,)) -> (n,)
         self.name = name
-        self.mode = mode
+        self.greedy = greedy
         self.low = low
         self.high = high
         self.of = of
 
     @property
     def ends(self):
-        "From where to where it is drawn: a little beyond its bounds; where there are none around the mode"
+        "From where to where it is drawn: a little beyond its bounds; where there are none around the greedy one"
         if np.isfinite([self.low, self.high]).all():
             edge = .08 * (self.high - self.low)
             return self.low - edge, self.high + edge
-        return self.mode - 4., self.mode + 4.
+        return self.greedy - 4., self.greedy + 4.
 
     def drawn(self, n=201):
         "Places (n,) and the density at them; None where it has none"
@@ -144,14 +145,20 @@ def density_of(actor, dist, i, box, kick): # a distribution over the actions of 
     mean = float(dist.mode()[0, i]) + add[i]
     return normal_density(mean, deviation[i]) if deviation[i] > 0 else None
 
+# %% ../../../nbs/8_lab/2_views/20_density_views.ipynb #c715ed43
+def names_of_part(env, part, n): # a name of a part; "": the whole action
+    "Names of the numbers of an action, or of a part of it"
+    if not part: return names_of_numbers(env, n)
+    return [f"{part} act {i}" for i in range(n)]
+
 # %% ../../../nbs/8_lab/2_views/20_density_views.ipynb #9b28af12
-def curves_of(actor, dist, box, mark): # a distribution over the actions of a Box; before the number of a dimension
+def curves_of(actor, dist, box, names): # a distribution over the actions of a Box; of its numbers
     "[ActionCurve] of all dimensions of an action"
-    mode = dist.mode()[0].numpy(force=True)
+    greedy = dist.mode()[0].numpy(force=True)
     kick = kick_of(actor, box) if isinstance(dist, Dirac) else None
     found = []
-    for i, ends in enumerate(zip(mode.tolist(), box.low.tolist(), box.high.tolist())):
-        found.append(ActionCurve(f"{mark}act {i}", *ends, density_of(actor, dist, i, box, kick)))
+    for i, ends in enumerate(zip(names, greedy.tolist(), box.low.tolist(), box.high.tolist())):
+        found.append(ActionCurve(*ends, density_of(actor, dist, i, box, kick)))
     return found
 
 # %% ../../../nbs/8_lab/2_views/20_density_views.ipynb #87d5e489
@@ -177,9 +184,9 @@ def draw_curve(sheet, box, curve, taken): # (left, top, right, bottom), pixels; 
         sheet.text(place(end), floor + 1, f"{end:.3g}", anchor)
     if taken is not None:
         sheet.pen.line((place(taken), roof, place(taken), floor), "here", 2)
-    sheet.pen.line((place(curve.mode), roof - 3, place(curve.mode), floor + 3), "policy", 2)
+    sheet.pen.line((place(curve.greedy), roof - 3, place(curve.greedy), floor + 3), "policy", 2)
     last = "" if taken is None else f", last {short(taken)}"
-    sheet.text(left, top - 1, f"{curve.name}: mode {short(curve.mode)}{last}", "la")
+    sheet.text(left, top - 1, f"{curve.name}: greedy {short(curve.greedy)}{last}", "la")
 
 # %% ../../../nbs/8_lab/2_views/20_density_views.ipynb #bc119307
 MOST_PANELS = 12
@@ -201,8 +208,8 @@ class DensityView(View):
     name = "density"
     hears = ("collect",)
     title = "Density of the action"
-    help = ("how likely each number of the action is at the present observation; blue: the mode, which greedy play "
-            "takes; orange: the action that was taken last, one step before; thin lines: the bounds, to which an "
+    help = ("how likely each number of the action is at the present observation; blue: what greedy play "
+            "does; orange: the action that was taken last, one step before; thin lines: the bounds, to which an "
             "action is cut. Of a deterministic policy what is shown is the noise on its next action")
     taken = None    # the last action of the first environment, (D,) or in parts
 
@@ -224,8 +231,8 @@ class DensityView(View):
         found = []
         for name, box in boxes_of(trainer.env.behaviours[self.who].action_space):
             last = None if self.taken is None else part_of(self.taken, name)
-            mark = f"{name} " if name else ""
-            for i, curve in enumerate(curves_of(actor, part_of(dist, name), box, mark)):
+            names = names_of_part(trainer.env, name, len(box.low))
+            for i, curve in enumerate(curves_of(actor, part_of(dist, name), box, names)):
                 found.append((curve, None if last is None else float(last[i])))
         return found
 
@@ -236,8 +243,8 @@ class DensityView(View):
         for i, (curve, last) in enumerate(shown):
             draw_curve(sheet, panel_box(i, len(shown)), curve, last)
         self.show(sheet, moving)
-        modes = " ".join(short(curve.mode) for curve, _ in shown)
+        greedy = " ".join(short(curve.greedy) for curve, _ in shown)
         last = " ".join(short(last) for _, last in shown if last is not None)
         left = f"; {len(found) - len(shown)} more not shown" if len(found) > len(shown) else ""
         done = f", last action {last}" if last else ""
-        self.said = f"mode {modes}{done}{left}"
+        self.said = f"greedy {greedy}{done}{left}"

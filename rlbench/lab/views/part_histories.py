@@ -140,10 +140,20 @@ def up_to_now(rows, name, run, who): # (n, 4)
     if part is None or rows[-1, 0] == run.updates: return rows
     return np.vstack([rows, (run.updates, *spread_of(part))])
 
+# %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #9a177f9b
+def draw_ranges(sheet, box, at, limits): # (left, top, right, bottom), pixels; updates (n,); (from, to)
+    "The range of heights beside a box, and below it that of the updates"
+    left, top, right, bottom = box
+    for number, y, anchor in zip(limits, (bottom, top), ("lb", "la")):
+        sheet.text(right + 3, y, f"{number:.3g}", anchor)
+    for number, x, anchor in zip(at[[0, -1]], (left, right), ("lb", "rb")):
+        sheet.text(x, bottom + 13, f"{number:.0f}", anchor)
+
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #6b5ce401
 def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pixels; (n, 4); (from, to)
     "A band and its middle over updates"
     left, top, right, bottom = box
+    right -= 34     # for the numbers
     at, *band = told.T
     roof, floor = top + 14, bottom - 13
     share = (at - at[0]) / max(1., at[-1] - at[0])
@@ -158,7 +168,7 @@ def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pi
         zero = level(0., *limits, floor, roof)
         sheet.pen.line((left, zero, right, zero), "faint")
     sheet.text(left, top, f"{name} {band[1][-1]:.3g}")
-    sheet.text(left, bottom, f"{limits[0]:.3g} … {limits[1]:.3g}", "lb")
+    draw_ranges(sheet, (left, roof, right, floor), at, limits)
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #23b7644a
 MOVING = 30     # points of a story, while another picture follows at once

@@ -8,7 +8,7 @@ __all__ = ['PinsView']
 # %% ../../../nbs/8_lab/2_views/15_pins_view.ipynb #bc7c5a70
 import numpy as np
 
-from ...envs.actions import action_names
+from ...envs.actions import action_names, names_of_numbers
 from ...envs.tabular import model_of
 from ..pictures import widgets
 from ..pictures.components import button, reveal, styled
@@ -82,7 +82,7 @@ def number_names(trainer, who, one): # a Pin
     "Names of what a pin's numbers are of"
     if one.kind != "action" and has_discrete_actions(trainer, who):
         return action_names(trainer.env, trainer.env.behaviours[who].action_space)
-    return [f"act {i}" for i in range(one.numbers.shape[1])]
+    return names_of_numbers(trainer.env, one.numbers.shape[1])
 
 # %% ../../../nbs/8_lab/2_views/15_pins_view.ipynb #cd4f0c1b
 def span_over(columns, least):

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from ...core.spaces import clipped_to
-from ...envs.actions import action_names
+from ...envs.actions import action_names, names_of_numbers
 from ..pictures import widgets
 from ..pictures.components import reveal, styled
 from ..pictures.drawing import BAR, colour, on_scale
@@ -81,7 +81,7 @@ class PolicyMap(ValueSurface):
     def __init__(self, trainer, who):
         self.space = trainer.env.behaviours[who].action_space
         self.discrete = isinstance(self.space, gym.spaces.Discrete)
-        numbers = [] if self.discrete else [f"act {i}" for i in range(self.space.shape[0])]
+        numbers = [] if self.discrete else names_of_numbers(trainer.env, self.space.shape[0])
         self.names = action_names(trainer.env, self.space) if self.discrete else numbers
         self.which = menu_of_numbers(numbers)
         super().__init__(trainer, who)
@@ -118,5 +118,4 @@ class PolicyMap(ValueSurface):
         if self.discrete:
             return f"{self.names[int(val)]} {where}; from dark to bright: {', '.join(self.names[:9])}"
         low, high = self.picture.range
-        here, dark, bright = (on_scale(float(x), low, high) for x in (val, low, high))
-        return f"{self.names[self.which.value]} {here} {where}; dark {dark} … bright {bright}"
+        return f"{self.names[self.which.value]} {on_scale(float(val), low, high)} {where}; {self.picture.ends()}"

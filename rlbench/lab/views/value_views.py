@@ -438,6 +438,8 @@ class SurfacePicture(Picture):
     "Colours of a plane, dots in it, a cross, and a bar that says what the colours mean"
     table = VIRIDIS
     word = "value"  # for what the colours are
+    low = "dark"    # the colour of the least
+    high = "bright"
 
     def __init__(self, names): # of the two dimensions
         super().__init__(height=206)
@@ -454,6 +456,11 @@ class SurfacePicture(Picture):
         self.range = cover(self.range, *span_of(val))
         self.fill(self.ax, colour(val, *self.range, self.table))
 
+    def ends(self):
+        "What the colours mean, in words"
+        low, high = (on_scale(end, *self.range) for end in self.range)
+        return f"{self.low} {low} … {self.high} {high}"
+
     def bar(self, sheet):
         "What the colours mean, at the right"
         draw_colour_bar(sheet, self.ax.box, *self.range, self.table, self.word)
@@ -467,29 +474,30 @@ class SurfacePicture(Picture):
 class PlaneView(View):
     "A picture of two dimensions of the observation, with menus for them and sliders for the others"
     kind = SurfacePicture
+    through = None      # (1, D) the observation that the plane goes through; None: where the run is
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
         space = trainer.env.behaviours[who].observation_space
         self.plane = PlaneOfStates(space, self.changed, dimension_names(trainer.env, space))
-        self.picks = self.plane.picks
         self.widget = widgets.VBox([self.image, self.plane.widget])
         self.build()
 
+    @property
+    def picks(self):
+        return self.plane.picks
+
     def build(self):
         "A new picture for the dimensions that are chosen"
-        self.picture = self.kind([self.plane.names[axis] for axis in self.plane.axes])
+        self.axes = self.plane.axes
+        self.picture = self.kind([self.plane.names[axis] for axis in self.axes])
 
     def begin(self, trainer):
         self.plane.begin()
         self.build()
 
     def changed(self, change):
-        "Other dimensions have other axes; and a new picture"
-        def look(trainer):
-            if change["owner"] in self.picks: self.build()
-            self.draw(trainer, moving=False)
-        self.ask(look)
+        self.ask(lambda trainer: self.draw(trainer, moving=False))
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #15c571a5
 class ValueSurface(PlaneView):
@@ -511,7 +519,8 @@ class ValueSurface(PlaneView):
 
     def draw(self, trainer, moving):
         axes = self.plane.axes
-        here = trainer.obs[self.who][:1]
+        if axes != self.axes: self.build()
+        here = trainer.obs[self.who][:1] if self.through is None else self.through
         known = with_stored(here, trainer.learners.get(self.who), self.lately if moving else self.stored)
         limits = self.plane.cover(known)
         others = self.plane.others
@@ -530,10 +539,8 @@ class ValueSurface(PlaneView):
 
     def told(self, val):
         "The value at the cross, and what the colours mean, in words"
-        low, high = self.picture.range
-        here, dark, bright = (on_scale(float(x), low, high) for x in (val, low, high))
         where = "here" if self.plane.others.follow.value else "at the cross"
-        return f"value {where} {here}; dark {dark} … bright {bright}"
+        return f"value {where} {on_scale(float(val), *self.picture.range)}; {self.picture.ends()}"
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #f2154ad5
 class ValueTrace(View):

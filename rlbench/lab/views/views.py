@@ -292,6 +292,10 @@ class Returns:
         self.points += [(trainer.steps, one.ret, mean) for one in event.ended if one.who == self.who]
         if len(self.points) > self.full: self.points = self.points[::2]
 
+    def forget_later(self, trainer):
+        "Without the episodes that have not ended yet"
+        self.points = [point for point in self.points if point[0] <= trainer.steps]
+
 # %% ../../../nbs/8_lab/2_views/10_views.ipynb #5ae57861
 class LearningCurve(View):
     "Return of every episode, and its running mean"
