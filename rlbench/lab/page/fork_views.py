@@ -206,10 +206,7 @@ def settings_html(apart): # {section.name: (here, there)}
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #616c55c0
 def parted_html(pair):
     "The first event in which two runs differ, in words"
-    later = ", then not compared" if pair.lost else ""
-    if not pair.parted: return f"<p>alike for {pair.events:,} events{later}</p>"
-    here, there = (html.escape(event.text if event else "nothing") for event in pair.parted)
-    return f"<p>alike for {pair.events:,} events; then {here} | {there}</p>"
+    return f"<p>{html.escape(pair.words)}</p>"
 
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #8e8a6ff7
 def typed_settings(text):

@@ -483,11 +483,13 @@ class Timeline(Chronicle):
     def rewind(self, to, n=None, branch=None):
         "Go to where the run stood after an event: by its number, or rewind('episode', -1); exact to the bit"
         branch, at = self.where(to, n, branch)
-        lead_back(self, branch.path(at))
-        self.branch = branch
-        self.visiting = branch not in self.branches
-        self.at = at
-        self.done = done_before(branch.deeds, at)
+        self.go(branch.path(at))
+
+    def go(self, path):
+        "Go to the end of a path; exact to the bit"
+        lead_back(self, path)
+        self.branch, self.at, self.done = path[-1]
+        self.visiting = self.branch not in self.branches
         self.arrive()
 
     def twin(self, path):
