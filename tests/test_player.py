@@ -10,6 +10,7 @@ import pytest
 
 from rlbench.algos.qlearning import QLearning
 from rlbench.core.state import same
+from rlbench.lab.hands.hands import Hands
 from rlbench.lab.time.owner import Closed
 from rlbench.lab.time.player import DRIVERS, Player
 from rlbench.training.trainer import Trainer
@@ -226,3 +227,37 @@ def test_no_thread_stays():
     del made, player
     gc.collect()
     eventually(lambda: len(workers()) <= before)
+
+
+INSIDE = dict(
+    until=lambda w: w.until(lambda event: w.explain_update()),
+    call=lambda w: w.call(lambda trainer: w.step()),
+    play=lambda w: w.call(lambda trainer: w.play()),
+    wait=lambda w: w.call(lambda trainer: w.wait()),
+    pause=lambda w: w.call(lambda trainer: w.pause()),
+    watcher=lambda w: w.trainer.watchers.append(lambda trainer, event: w.snapshot()) or w.step("event", 3),
+    breakpoint=lambda w: w.break_when(lambda trainer, event: w.pin(row=0) and False) and w.step("event", 5))
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("how", INSIDE)
+def test_who_is_called_by_the_run_cannot_wait_for_it(how, driver):
+    w = Hands(Player(Trainer("CartPole-v1", "dqn", seed=0, learning_starts=10), driver=driver))
+    w.player.step("event", 3)
+    assert w.wait(20)
+    found = []
+
+    def ask():
+        try: INSIDE[how](w)
+        except ValueError as problem: found.append(str(problem))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(30)
+    assert not asking.is_alive() and len(found) == 1 and "cannot wait for the run" in found[0]
+    assert not w.player.mail and not w.player.goals
+    w.player.stops.drop(None)
+    w.trainer.watchers = [one for one in w.trainer.watchers if "lambda" not in repr(one)]
+    w.player.step("event", 2)
+    assert w.wait(20) and not w.pins
+    w.player.close()

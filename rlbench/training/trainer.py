@@ -26,7 +26,7 @@ from .doctor.diagnosis import diagnose
 from .meanings import explained
 from .interrupts import StopOnInterrupt, Undivided
 from .learner import check_weights
-from .rule import UNITS
+from .rule import UNITS, check_at_rest
 from .setup import (as_told, cast_for, change, check_complete, check_scale, check_world, checked_config,
                                     checked_source, config_for, envs_for, go_on_by, memories_for,
                                     new_actors_and_learners, put_back_or_stay, saved_cast, saved_memories, source_for,
@@ -269,6 +269,7 @@ class Steered(Asked):
 
     def set_env(self, **changes):
         "Change parameters of the world from each environment's next episode on"
+        check_at_rest(self, "set_env")
         self.env.tune(**changes)
         self.touches += 1
 
@@ -329,6 +330,7 @@ class Trainer(Steered):
 
     def set(self, *, source="python", **changes):
         "Change settings from the next event on; `source` is who says so"
+        check_at_rest(self, "set")
         check_names(self.env, str(changes.get("observation_names", "")))
         change(self.config, source, changes)
         go_on_by(self, self.config)

@@ -6,6 +6,8 @@
 __all__ = ['Waiting', 'Going', 'Changing', 'Keeping', 'evaluated_here', 'Asking', 'why_of', 'Operating', 'Hands']
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #bc74927b
+from copy import deepcopy
+
 import numpy as np
 
 from ...buffers.datasets import get_column, poured, set_column
@@ -43,6 +45,7 @@ class Waiting:
 
     def waited(self, future):
         "The result of what was asked; interrupting the wait pauses"
+        self.player.refuse_inside(future)
         try:
             return future.result()
         except KeyboardInterrupt:
@@ -72,6 +75,7 @@ class Going(Waiting):
 
     def play(self):
         "Go on until paused; returns as soon as it is known whether it goes"
+        self.player.refuse_inside()
         going = self.player.play()
         self.waited(self.player.look(lambda trainer: None))
         if going.done(): going.result()     # a refusal is raised
@@ -395,8 +399,9 @@ class Hands(Operating):
         def write():
             name = behaviour_of(self.trainer, who)
             row = numbers_told(self.trainer.learners[name], which)
-            text = "\n".join(edit_lines(name, row, changes))
-            self.player.timeline.do(lambda trainer: edit_rows(trainer.learners[name], row, changes), text)
+            given = deepcopy(changes)
+            text = "\n".join(edit_lines(name, row, given))
+            self.player.timeline.do(lambda trainer: edit_rows(trainer.learners[name], row, given), text)
         return self.told(self.player.ask(write))
 
     def place(self, obs=None, state=None, row=None, who=None):

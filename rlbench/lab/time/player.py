@@ -11,11 +11,13 @@ import contextlib
 import sys
 import threading
 import weakref
+from copy import deepcopy
 from functools import partial
 from itertools import product
 from time import perf_counter
 
 from ...core.settings import check_function, fits
+from ...core.state import snapshot
 from ...core.words import ConfigError, unknown
 from ...envs.env import EnvProblem
 from .breakpoints import Breakpoints, NotANumber, spoilt_weights
@@ -155,6 +157,7 @@ class Driven(Owner):
         self.driver = driver
         self.lock = threading.RLock()
         self.serving = False
+        self.server = None              # the thread whose turn it is, or was
         self.opened = None              # the trainer that was made for this player: closed with it
         self.worker = self.driving.begin(self)
         _open.add(self)
@@ -176,6 +179,7 @@ class Driven(Owner):
         with self.lock:
             if self.serving: return     # a widget called back: it is our turn
             self.serving = True
+            self.server = threading.current_thread()
             try:
                 with torch_threads(self.trainer.settings.threads):
                     self.run(min(until, perf_counter() + self.driving.longest), endless)
@@ -186,6 +190,14 @@ class Driven(Owner):
             finally:
                 self.serving = False
 
+    def refuse_inside(self, future=None):
+        "ValueError where one of its own functions waits for it; what was asked is not done"
+        inside = self.serving and self.server is threading.current_thread()
+        if not inside or future and future.done(): return
+        if future: self.mail.withdraw()
+        raise ValueError("a function that the run calls (a breakpoint, until, call, a watcher) cannot wait for the run: "
+                         "use the trainer or the event that it is given, or ask when the run is at rest")
+
     def tick(self, seconds=.15):
         "Go on for a while: what a clock calls"
         check_seconds("tick", seconds)
@@ -194,6 +206,7 @@ class Driven(Owner):
     def wait(self, seconds=None):
         "Until at rest; raises what stopped the run. False if it still moves after some seconds"
         if seconds is not None: check_seconds("wait", seconds)
+        self.refuse_inside()
         self.driving.wait(self, seconds)
         if self.problem is not None: raise self.problem
         return not self.goals and not self.mail
@@ -370,6 +383,7 @@ def gone(player, go):
 def put_where(player, tree):
     "At rest, where a snapshot was taken; nobody is compared with a run of which no way leads there"
     text = "# here the run was put where a snapshot had been taken: no line repeats that"
+    tree = snapshot(tree)
     def restore(trainer): trainer.restore(tree)
     gone(player, lambda timeline: timeline.do(restore, text))
     player.forks.lose(player.timeline.at)
@@ -616,6 +630,7 @@ class Player(Rememberer):
     def change(self, changes, source="widget"):
         "Change hyper-parameters from the next event on"
         check_changes(changes)
+        changes = deepcopy(changes)
         text = f"trainer.set({keyword_text(changes)})"
         return self.record(lambda trainer: trainer.set(source=source, **changes), text)
 

@@ -11,6 +11,7 @@ __all__ = ['UNIT_BITS', 'FLAG_KINDS', 'BITS_OF', 'Deed', 'Flag', 'done_before', 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #9d072d15
 import contextlib
 from bisect import bisect_right
+from copy import deepcopy
 from functools import partial
 from operator import itemgetter
 from time import perf_counter, process_time, thread_time
@@ -24,7 +25,7 @@ from ...core.words import check_word, unknown
 from .journal import (STRAYED, beginning, called_text, changed_text, keyword_text, stamp_of,
                                       touches_of)
 from .owner import next_event
-from ...training.rule import MARKS
+from ...training.rule import MARKS, check_at_rest
 from ...training.setup import SWITCHES, go_on_by, state_of
 from ...training.trainer import closed_if_it_fails
 
@@ -450,8 +451,7 @@ def check_within(at, first, last):
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #d65a18d2
 def lead_back(timeline, path):
     "Bring its run to the end of a path, unwatched; ValueError where somebody else moves it now"
-    if timeline.trainer.moved():
-        raise ValueError("rewind: the run is on its way; pause it, or ask whoever plays it to rewind")
+    check_at_rest(timeline.trainer, "rewind")
     with unwatched(timeline.trainer, back=timeline.arrive):
         lead(timeline.trainer, path)
 
@@ -532,6 +532,7 @@ def timeline_of_fork(origin, twin, changes, # timeline of the run that it left, 
     "The timeline of a fork"
     timeline = Timeline(twin, budget=budget, origin=origin)
     if changes:
+        changes = deepcopy(changes)
         timeline.remember(lambda trainer: trainer.set(**changes), f"trainer.set({keyword_text(changes)})")
         timeline.begin(timeline.branch)                   # whoever comes back to where it begins has them
     return timeline
