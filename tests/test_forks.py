@@ -7,7 +7,8 @@ import pytest
 from rlbench import Trainer, Workbench
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.state import same
-from rlbench.lab.time.compare import alike, choices_differ
+from rlbench.lab.page.fork_views import GridChoices
+from rlbench.lab.time.compare import Lockstep, alike, choices_differ
 from rlbench.lab.time.forks import alike_until, told_run
 from tests.conftest import small
 from tests.test_any_deeds import events_along
@@ -456,6 +457,24 @@ def test_a_run_goes_back_on_the_way_on_which_it_was_left():
     wb.close()
 
 
+def wander(wb, rng, what):
+    "One of the things that one does with forks"
+    names = list(wb.forks.known)
+    if what == "step":
+        wb.step("event", int(rng.integers(1, 15)))
+    elif what == "rewind":
+        wb.rewind(int(rng.integers(wb.timeline.at + 1)))
+    elif what == "set":
+        wb.set(gamma=float(rng.choice([.5, .9])))
+    elif what == "go_on":
+        wb.go_on(str(rng.choice(names)))
+    elif what == "beside" and len(names) < 4:
+        wb.beside(**{"epsilon": .5} if rng.random() < .5 else {})
+    elif what == "way":
+        way = wb.timeline.ways[rng.integers(len(wb.timeline.ways))]
+        wb.rewind(int(rng.integers(way.since, way.end + 1)), branch=way)
+
+
 WAYS = ["step", "rewind", "set", "go_on", "beside", "way"]
 
 
@@ -466,15 +485,43 @@ def test_what_is_said_of_forks_holds_whatever_way_they_go(seed):
     wb.step("event", 12)
     for at in range(20):
         what = str(rng.choice(WAYS))
-        names = list(wb.forks.known)
-        if what == "step": wb.step("event", int(rng.integers(1, 15)))
-        elif what == "rewind": wb.rewind(int(rng.integers(wb.timeline.at + 1)))
-        elif what == "set": wb.set(gamma=float(rng.choice([.5, .9])))
-        elif what == "go_on": wb.go_on(str(rng.choice(names)))
-        elif what == "beside" and len(names) < 4: wb.beside(**{"epsilon": .5} if rng.random() < .5 else {})
-        elif what == "way":
-            way = wb.timeline.ways[rng.integers(len(wb.timeline.ways))]
-            wb.rewind(int(rng.integers(way.since, way.end + 1)), branch=way)
+        wander(wb, rng, what)
         assert all(claims(wb).values()), (at, what, wb.forks, claims(wb))
         assert not any(run.problem for run in wb.forks.others), wb.forks
     wb.close()
+
+
+@pytest.mark.parametrize("env, algo", [
+    ("rlbench/StatelessCartPole-v0", "recurrent_ppo"), ("rlbench/StatelessCartPole-v0", "r2d2"),
+    ("FrozenLake-v1", "qlearning"), ("FrozenLake-v1", "reinforce"), ("CartPole-v1", "dqn"), ("Pendulum-v1", "sac"),
+    ("Blackjack-v1", "dqn"), ("rlbench/Pennies-v0", "ppo")])
+def test_values_and_policies_of_forks_are_told_apart(env, algo):
+    wb = Workbench(env, algo, driver="sync", seed=0, **small(algorithms()[algo]))
+    wb.step("step", 40).beside("f", lr=.2)
+    wb.step("step", 60)
+    cards = {card.view.title: card.view.text() for card in wb.page.cards}
+    told = [words for title, words in cards.items() if title.endswith(", minus f")]
+    assert len(told) > 1 and not any("cannot be drawn" in words for words in told), cards
+    if env not in ("Blackjack-v1", "rlbench/Pennies-v0"):
+        assert "something else is done" in cards["Policies, minus f"]
+    assert algo == "reinforce" or "Values, minus f" in cards
+    wb.close()
+
+
+def test_a_map_shows_where_two_policies_differ():
+    wb = bench("FrozenLake-v1", "qlearning")
+    wb.step("step", 20).beside("f")
+    view = GridChoices(wb.forks, wb.trainer, "agent")
+    view.draw(wb.trainer, moving=False)
+    assert "in 0 of" in view.text()
+    wb.trainer.learner.nets.q.values[3] = wb.trainer.learner.nets.q.values[3].flip(0) * 0 + 1
+    wb.trainer.learner.nets.q.values[3, 2] = 2.
+    wb.forks["f"].trainer.learner.nets.q.values[3, 1] = 2.
+    view.draw(wb.trainer, moving=False)
+    assert "in 1 of" in view.text()
+    wb.close()
+
+
+def test_lockstep_with_nobody_is_refused():
+    with pytest.raises(ValueError, match="expected a trainer"):
+        Lockstep(Trainer("FrozenLake-v1", "qlearning"), None).step()

@@ -806,9 +806,12 @@ def test_what_was_done_is_done_again_with_what_was_given_then(what):
     obs = w.trainer.obs["agent"][0].copy()
     act = np.array([.5], np.float32)
     settings = {"gamma": .5}
-    if what == "place": assert given_later_changed(w, obs[2:], lambda: w.place(obs=obs))
-    if what == "edit": assert given_later_changed(w, obs, lambda: w.edit(0, obs=obs))
-    if what == "act": assert given_later_changed(w, act, lambda: w.act(act))
+    if what == "place":
+        assert given_later_changed(w, obs[2:], lambda: w.place(obs=obs))
+    if what == "edit":
+        assert given_later_changed(w, obs, lambda: w.edit(0, obs=obs))
+    if what == "act":
+        assert given_later_changed(w, act, lambda: w.act(act))
     if what == "by the trainer":
         w.trainer.place(obs)
         before = w.trainer.digest()
@@ -846,6 +849,7 @@ def test_nobody_writes_while_a_thread_plays():
             write(w.trainer)
     w.set(lr=.01).switch(learning=False)
     w.pause()
-    for name, write in list(WRITES.items())[:-1]: write(w.trainer)
+    for name, write in list(WRITES.items())[:-1]:
+        write(w.trainer)
     assert not w.trainer.collecting and w.trainer.touches
     w.close()

@@ -4,6 +4,7 @@ import math
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -229,14 +230,32 @@ def test_no_thread_stays():
     eventually(lambda: len(workers()) <= before)
 
 
+def pins_and_no(w, trainer, event):
+    "A condition that asks the workbench for something"
+    w.pin(row=0)
+    return False
+
+
+def looks_on(w):
+    "A watcher that asks the workbench for something"
+    w.trainer.watchers.append(lambda trainer, event: w.snapshot())
+    w.step("event", 3)
+
+
+def breaks(w):
+    w.break_when(partial(pins_and_no, w))
+    w.step("event", 5)
+
+
 INSIDE = dict(
-    until=lambda w: w.until(lambda event: w.explain_update()),
-    call=lambda w: w.call(lambda trainer: w.step()),
-    play=lambda w: w.call(lambda trainer: w.play()),
-    wait=lambda w: w.call(lambda trainer: w.wait()),
-    pause=lambda w: w.call(lambda trainer: w.pause()),
-    watcher=lambda w: w.trainer.watchers.append(lambda trainer, event: w.snapshot()) or w.step("event", 3),
-    breakpoint=lambda w: w.break_when(lambda trainer, event: w.pin(row=0) and False) and w.step("event", 5))
+    until=lambda w: w.until(partial(pins_and_no, w, w.trainer)),
+    breaks=breaks, looks_on=looks_on)
+for verb in ("step", "play", "wait", "pause", "snapshot"):
+    INSIDE[verb] = lambda w, verb=verb: w.call(partial(asks, w, verb))
+
+
+def asks(w, verb, trainer):
+    getattr(w, verb)()
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -249,7 +268,8 @@ def test_who_is_called_by_the_run_cannot_wait_for_it(how, driver):
 
     def ask():
         try: INSIDE[how](w)
-        except ValueError as problem: found.append(str(problem))
+        except ValueError as problem:
+            found.append(str(problem))
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EVENT_KINDS', 'UNITS', 'STEP_MARKS', 'UPDATE_MARKS', 'MARKS', 'BrokenOff', 'Lost', 'Event', 'RunNotes',
-           'check_at_rest', 'Switch', 'RunState', 'learner_row', 'metrics_row', 'Telling', 'Rule']
+           'check_at_rest', 'RunState', 'learner_row', 'metrics_row', 'Telling', 'Rule']
 
 # %% ../../nbs/6_training/62_rule.ipynb #9b6ac759
 import math
@@ -131,25 +131,9 @@ def check_at_rest(run, verb):
     if run.moved():
         raise ValueError(f"{verb}: the run is on its way; pause it, or ask whoever plays it to do this")
 
-class Switch:
-    "On or off; nobody turns it while another thread moves the run"
-
-    def __set_name__(self, owner, name):
-        self.name = name
-
-    def __get__(self, run, owner=None):
-        return self if run is None else vars(run)[self.name]
-
-    def __set__(self, run, on):
-        check_at_rest(run, f"{self.name} = {on}")
-        vars(run)[self.name] = on
-
 # %% ../../nbs/6_training/62_rule.ipynb #596b6773
 class RunState(RunNotes):
     "What a run holds: an environment, who acts in it, who learns from it"
-    collecting = Switch()
-    learning = Switch()
-    exploring = Switch()
 
     def __init__(self, env, actors, learners, obs, log_every):
         super().__init__(log_every)

@@ -22,7 +22,7 @@ from ..views.evaluations import evaluate_every, evaluations_of, watching_evaluat
 from ..views.inspect import is_held
 from .operations import asked_to_operate, export_rows
 from ..views.pins import pin, pins_of
-from ..time.player import learner_of
+from ..time.player import learner_of, refuse_inside
 from ..views.rollouts import rollout_from
 from .selections import Selection, numbers_meant
 from .taking_over import act_by_hand, place_by_hand, tune_by_hand
@@ -45,9 +45,8 @@ class Waiting:
 
     def waited(self, future):
         "The result of what was asked; interrupting the wait pauses"
-        self.player.refuse_inside(future)
-        try:
-            return future.result()
+        refuse_inside(self.player, future)
+        try: return future.result()
         except KeyboardInterrupt:
             self.player.pause()
             raise
@@ -75,7 +74,7 @@ class Going(Waiting):
 
     def play(self):
         "Go on until paused; returns as soon as it is known whether it goes"
-        self.player.refuse_inside()
+        refuse_inside(self.player)
         going = self.player.play()
         self.waited(self.player.look(lambda trainer: None))
         if going.done(): going.result()     # a refusal is raised
@@ -83,6 +82,7 @@ class Going(Waiting):
 
     def wait(self, seconds=None):
         "Until at rest; raises what stopped the run. False if it still moves after some seconds"
+        refuse_inside(self.player)
         return self.player.wait(seconds)
 
     def pause(self):

@@ -14,7 +14,7 @@ import numpy as np
 from ...core.batch import columns
 from ...core.state import same
 from .owner import Goal, check_goal, next_event
-from ..views.views import state_values
+from ..views.views import answers_now, state_values
 
 # %% ../../../nbs/8_lab/3_time/16_compare.ipynb #c3d6be76
 def settings_apart(one, two):
@@ -118,6 +118,9 @@ class Lockstep(UntilParted):
     def step(self, what="event", n=1):
         "Both on to the n-th end of a unit of the run"
         goal = Goal(what, check_goal(what, n))
+        for run in self.runs:
+            if not hasattr(run, "whole_event"):
+                raise ValueError(f"Lockstep: {run!r}: expected a trainer, as trainer.fork() makes one")
         if self.stood not in (None, self.places): self.lose(self.events)
         for event in iter(partial(next_event, self.runs[0]), None):
             self.follow(event)
@@ -140,8 +143,9 @@ def weights_apart(one, two):
 # %% ../../../nbs/8_lab/3_time/16_compare.ipynb #fff4e136
 def values_apart(one, two, # actors
                  obs):     # (B, ...)
-    "(B,) by how much the first one values these observations more than the second"
-    return state_values(one, obs).astype(float) - state_values(two, obs)
+    "(B,) by how much the first one values these observations more than the second; with what each remembers now"
+    here, there = (state_values(actor, obs, answers_now) for actor in (one, two))
+    return here.astype(float) - there
 
 # %% ../../../nbs/8_lab/3_time/16_compare.ipynb #6f0a7b13
 def choices_of(actor, obs):
