@@ -1,13 +1,17 @@
 "Runs side by side: who keeps up with whom, and what becomes of them"
+from itertools import zip_longest
+
 import numpy as np
 import pytest
 
 from rlbench import Trainer, Workbench
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.state import same
-from rlbench.lab.time.compare import alike, choices_differ
-from rlbench.lab.time.forks import told_run
+from rlbench.lab.page.fork_views import GridChoices
+from rlbench.lab.time.compare import Lockstep, alike, choices_differ
+from rlbench.lab.time.forks import alike_until, told_run
 from tests.conftest import small
+from tests.test_any_deeds import events_along
 
 RUNS = [
     ("CartPole-v1", "dqn"),
@@ -387,3 +391,137 @@ def test_histories_of_parts_go_on_beside_a_fork_and_after_it(env, algo):
     wb.reset()
     assert not view.stories
     wb.close()
+
+
+def claims(wb):
+    "How long each fork is said to be alike with the run in hand, beside how long it is so, by their own ways"
+    found = {}
+    for run in wb.forks.others:
+        pair = run.pair
+        twins = wb.trainer.fresh(), run.trainer.fresh()
+        both = events_along(wb.timeline, 0, twins[0]), events_along(run.timeline, 0, twins[1])
+        count = 0
+        for one, two in zip_longest(*both):
+            if not alike(one, two): break
+            count += 1
+        said = alike_until(run)
+        true = count if pair.lost or pair.waits else said
+        found[run.name] = min(said, wb.timeline.at, run.timeline.at) <= count and true == count
+        for twin in twins: twin.close()
+    return found
+
+
+def test_a_waiting_fork_is_not_compared_with_a_run_that_took_another_way():
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("event", 43).beside("f")
+    wb.rewind(20).set(lr=.1).step("event", 30)
+    pair = wb.forks["f"].pair
+    assert pair.lost and pair.parted is None and alike_until(wb.forks["f"]) == 20
+    assert "alike for 0 events since, then not compared" in repr(wb.forks)
+    wb.rewind(10)                                           # on both ways
+    assert wb.forks["f"].pair.waits == 33 and not wb.forks["f"].pair.lost
+    wb.step("event", 40)
+    assert wb.forks["f"].pair.events == 7 and wb.trainer.digest() == wb.forks["f"].trainer.digest()
+    wb.close()
+
+
+def test_a_fork_of_another_way_takes_over_from_nobody():
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("event", 43).beside("f")
+    wb.rewind(20).beside("g", lr=.1)
+    wb.go_on("g").step("event", 30)
+    assert wb.forks["f"].pair.parted is None and wb.forks["f"].pair.lost
+    wb.go_on("run")
+    pair = wb.forks["f"].pair
+    assert wb.trainer.digest() == wb.forks["f"].trainer.digest()
+    assert pair.parted is None and pair.events == 0
+    wb.rewind(43)
+    assert not pair.lost and not pair.waits
+    wb.step("event", 5)
+    assert (pair.events, pair.parted, wb.trainer.digest()) == (5, None, wb.forks["f"].trainer.digest())
+    wb.close()
+
+
+def test_a_run_goes_back_on_the_way_on_which_it_was_left():
+    wb = bench("CartPole-v1", "dqn")
+    wb.step("event", 8).edit(0, rew=5.).step("event", 12)
+    wb.beside("f", lr=.1)
+    there = wb.trainer.digest()
+    wb.rewind(5).go_on("f").step("event", 30)
+    run = wb.forks["run"]
+    assert run.trainer.learner.memory.places.rew[0] == 1
+    wb.rewind(20).step()
+    assert run.trainer.learner.memory.places.rew[0] == 5 and not run.problem
+    assert run.timeline.twin(run.timeline.path_to(20)).digest() == there
+    assert all(claims(wb).values())
+    wb.close()
+
+
+def wander(wb, rng, what):
+    "One of the things that one does with forks"
+    names = list(wb.forks.known)
+    if what == "step":
+        wb.step("event", int(rng.integers(1, 15)))
+    elif what == "rewind":
+        wb.rewind(int(rng.integers(wb.timeline.at + 1)))
+    elif what == "set":
+        wb.set(gamma=float(rng.choice([.5, .9])))
+    elif what == "go_on":
+        wb.go_on(str(rng.choice(names)))
+    elif what == "beside" and len(names) < 4:
+        wb.beside(**{"epsilon": .5} if rng.random() < .5 else {})
+    elif what == "way":
+        way = wb.timeline.ways[rng.integers(len(wb.timeline.ways))]
+        wb.rewind(int(rng.integers(way.since, way.end + 1)), branch=way)
+
+
+WAYS = ["step", "rewind", "set", "go_on", "beside", "way"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_said_of_forks_holds_whatever_way_they_go(seed):
+    rng = np.random.default_rng(seed)
+    wb = bench("FrozenLake-v1", "qlearning")
+    wb.step("event", 12)
+    for at in range(20):
+        what = str(rng.choice(WAYS))
+        wander(wb, rng, what)
+        assert all(claims(wb).values()), (at, what, wb.forks, claims(wb))
+        assert not any(run.problem for run in wb.forks.others), wb.forks
+    wb.close()
+
+
+@pytest.mark.parametrize("env, algo", [
+    ("rlbench/StatelessCartPole-v0", "recurrent_ppo"), ("rlbench/StatelessCartPole-v0", "r2d2"),
+    ("FrozenLake-v1", "qlearning"), ("FrozenLake-v1", "reinforce"), ("CartPole-v1", "dqn"), ("Pendulum-v1", "sac"),
+    ("Blackjack-v1", "dqn"), ("rlbench/Pennies-v0", "ppo")])
+def test_values_and_policies_of_forks_are_told_apart(env, algo):
+    wb = Workbench(env, algo, driver="sync", seed=0, **small(algorithms()[algo]))
+    wb.step("step", 40).beside("f", lr=.2)
+    wb.step("step", 60)
+    cards = {card.view.title: card.view.text() for card in wb.page.cards}
+    told = [words for title, words in cards.items() if title.endswith(", minus f")]
+    assert len(told) > 1 and not any("cannot be drawn" in words for words in told), cards
+    if env not in ("Blackjack-v1", "rlbench/Pennies-v0"):
+        assert "something else is done" in cards["Policies, minus f"]
+    assert algo == "reinforce" or "Values, minus f" in cards
+    wb.close()
+
+
+def test_a_map_shows_where_two_policies_differ():
+    wb = bench("FrozenLake-v1", "qlearning")
+    wb.step("step", 20).beside("f")
+    view = GridChoices(wb.forks, wb.trainer, "agent")
+    view.draw(wb.trainer, moving=False)
+    assert "in 0 of" in view.text()
+    wb.trainer.learner.nets.q.values[3] = wb.trainer.learner.nets.q.values[3].flip(0) * 0 + 1
+    wb.trainer.learner.nets.q.values[3, 2] = 2.
+    wb.forks["f"].trainer.learner.nets.q.values[3, 1] = 2.
+    view.draw(wb.trainer, moving=False)
+    assert "in 1 of" in view.text()
+    wb.close()
+
+
+def test_lockstep_with_nobody_is_refused():
+    with pytest.raises(ValueError, match="expected a trainer"):
+        Lockstep(Trainer("FrozenLake-v1", "qlearning"), None).step()

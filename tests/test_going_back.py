@@ -784,3 +784,72 @@ def test_a_copy_goes_on_from_them_and_counts_no_more(counted):
     assert [counts_of(env) for env in copy_of.envs] == 3 * [counts_of(counted.env.envs[0])]
     assert same(means_in(counted.env.envs[0]), before)
     copy_of.close()
+
+
+def given_later_changed(w, array, deed):
+    "What stands after a deed with what somebody gave, and after it was done again when that had been changed"
+    there = w.timeline.at
+    deed()
+    w.step("event", 5)
+    end = w.timeline.at
+    before = w.trainer.digest()
+    array += .03
+    assert w.trainer.digest() == before
+    w.rewind(there).rewind(end)
+    return before == w.trainer.digest()
+
+
+@pytest.mark.parametrize("what", ["place", "edit", "change", "act", "by the trainer"])
+def test_what_was_done_is_done_again_with_what_was_given_then(what):
+    w = Workbench("Pendulum-v1", "sac", driver="sync", views=[], seed=0, learning_starts=100)
+    w.step("event", 8)
+    obs = w.trainer.obs["agent"][0].copy()
+    act = np.array([.5], np.float32)
+    settings = {"gamma": .5}
+    if what == "place":
+        assert given_later_changed(w, obs[2:], lambda: w.place(obs=obs))
+    if what == "edit":
+        assert given_later_changed(w, obs, lambda: w.edit(0, obs=obs))
+    if what == "act":
+        assert given_later_changed(w, act, lambda: w.act(act))
+    if what == "by the trainer":
+        w.trainer.place(obs)
+        before = w.trainer.digest()
+        obs += .1
+        assert w.trainer.digest() == before
+        w.trainer.choose(act)
+        before = w.trainer.digest()
+        act += .1
+        assert w.trainer.digest() == before
+    if what == "change":
+        w.player.change(settings)
+        w.step("event", 3)
+        settings["gamma"] = .9
+        w.rewind(8).rewind(11)
+        assert w.trainer.learner.settings.gamma == .5
+    w.close()
+
+
+WRITES = dict(
+    set=lambda trainer: trainer.set(lr=.01),
+    choose=lambda trainer: trainer.choose(0),
+    place=lambda trainer: trainer.place(np.zeros(4, np.float32)),
+    set_env=lambda trainer: trainer.set_env(gravity=5.),
+    collecting=lambda trainer: setattr(trainer, "collecting", False),
+    learning=lambda trainer: setattr(trainer, "learning", False),
+    exploring=lambda trainer: setattr(trainer, "exploring", False),
+    restore=lambda trainer: trainer.restore({}))
+
+
+def test_nobody_writes_while_a_thread_plays():
+    w = Workbench("CartPole-v1", "dqn", views=[], seed=0, learning_starts=10)
+    w.play()
+    for name, write in WRITES.items():
+        with pytest.raises(ValueError, match=f"{name}.*the run is on its way; pause it, or ask whoever plays it"):
+            write(w.trainer)
+    w.set(lr=.01).switch(learning=False)
+    w.pause()
+    for name, write in list(WRITES.items())[:-1]:
+        write(w.trainer)
+    assert not w.trainer.collecting and w.trainer.touches
+    w.close()

@@ -4,12 +4,14 @@ import math
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
 
 from rlbench.algos.qlearning import QLearning
 from rlbench.core.state import same
+from rlbench.lab.hands.hands import Hands
 from rlbench.lab.time.owner import Closed
 from rlbench.lab.time.player import DRIVERS, Player
 from rlbench.training.trainer import Trainer
@@ -226,3 +228,56 @@ def test_no_thread_stays():
     del made, player
     gc.collect()
     eventually(lambda: len(workers()) <= before)
+
+
+def pins_and_no(w, trainer, event):
+    "A condition that asks the workbench for something"
+    w.pin(row=0)
+    return False
+
+
+def looks_on(w):
+    "A watcher that asks the workbench for something"
+    w.trainer.watchers.append(lambda trainer, event: w.snapshot())
+    w.step("event", 3)
+
+
+def breaks(w):
+    w.break_when(partial(pins_and_no, w))
+    w.step("event", 5)
+
+
+INSIDE = dict(
+    until=lambda w: w.until(partial(pins_and_no, w, w.trainer)),
+    breaks=breaks, looks_on=looks_on)
+for verb in ("step", "play", "wait", "pause", "snapshot"):
+    INSIDE[verb] = lambda w, verb=verb: w.call(partial(asks, w, verb))
+
+
+def asks(w, verb, trainer):
+    getattr(w, verb)()
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("how", INSIDE)
+def test_who_is_called_by_the_run_cannot_wait_for_it(how, driver):
+    w = Hands(Player(Trainer("CartPole-v1", "dqn", seed=0, learning_starts=10), driver=driver))
+    w.player.step("event", 3)
+    assert w.wait(20)
+    found = []
+
+    def ask():
+        try: INSIDE[how](w)
+        except ValueError as problem:
+            found.append(str(problem))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(30)
+    assert not asking.is_alive() and len(found) == 1 and "cannot wait for the run" in found[0]
+    assert not w.player.mail and not w.player.goals
+    w.player.stops.drop(None)
+    w.trainer.watchers = [one for one in w.trainer.watchers if "lambda" not in repr(one)]
+    w.player.step("event", 2)
+    assert w.wait(20) and not w.pins
+    w.player.close()

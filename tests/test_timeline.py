@@ -1,4 +1,7 @@
 "Going back to any event, by any algorithm, is exact; what was done on the way is done again"
+import warnings
+
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -6,7 +9,7 @@ import rlbench
 from rlbench.core.shelf import Shelf
 from rlbench.core.state import same
 from rlbench.lab.time.timeline import Timeline
-from rlbench.training.trainer import Trainer
+from rlbench.training.trainer import CannotGoBack, Trainer
 from tests.cases import ONE_EACH, differs
 
 every_case = pytest.mark.parametrize("case", ONE_EACH, ids=str)
@@ -164,3 +167,51 @@ def test_plain_values_come_back_as_they_are(value):
     shelf.put(1, dict(value=value))
     out = shelf.take(1)["value"]
     assert type(out) is type(value) and repr(out) == repr(value)
+
+
+def test_branches_keep_the_budget_as_well():
+    trainer = Trainer("CartPole-v1", "dqn", seed=0, learning_starts=20, hidden=(64, 64))
+    timeline = Timeline(trainer, budget=.7, share=1e9)        # a snapshot at every event
+    there = {}
+    for way in range(12):
+        timeline.rewind(way)
+        trainer.set(lr=.001 * (way + 1))
+        trainer.until("event", 30)
+        assert not timeline.album.full
+        there[timeline.branch] = trainer.digest()
+    assert len(timeline.branches) > 10
+    for branch, digest in there.items():
+        timeline.rewind(branch.end, branch=branch)
+        assert trainer.digest() == digest
+
+
+def test_events_are_a_unit_to_go_back_by():
+    trainer = Trainer("FrozenLake-v1", "qlearning", seed=0)
+    timeline = Timeline(trainer)
+    trainer.until("event", 10)
+    timeline.rewind("event", -1)
+    assert timeline.at == 9
+    timeline.rewind("event", -9)
+    assert timeline.at == 0
+    timeline.rewind("event", 4)
+    assert timeline.at == 4
+    with pytest.raises(ValueError, match="not so many before event 4"):
+        timeline.rewind("event", -5)
+
+
+def test_that_nobody_looked_whether_an_environment_goes_back_is_said():
+    for check_env in (False, True):
+        trainer = Trainer(Fading, "dqn", seed=0, check_env=check_env)
+        timeline = Timeline(trainer)
+        trainer.until("event", 5)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            timeline.rewind(2)
+        assert [one.category for one in told] == [CannotGoBack] * (not check_env)
+
+
+class Fading(gym.Wrapper):
+    "CartPole, by somebody whom we do not know"
+
+    def __init__(self, render_mode=None):
+        super().__init__(gym.make("CartPole-v1"))

@@ -18,6 +18,7 @@ from ..envs.env import cannot_be_put
 from ..envs.place import shown_in, state_names
 from ..envs.tabular import model_of
 from .actor import as_batch
+from .rule import check_at_rest
 from .setup import leave_episodes
 from .visits import chosen_one
 
@@ -88,9 +89,10 @@ def checked_action(env, space, obs, act): # VecEnv, and what its first environme
 def choose_by_hand(trainer, act, who=None):
     "In the next step the first environment takes this action of a behaviour; ValueError says why not"
     who = chosen_one(trainer.actors, who)
+    check_at_rest(trainer, "choose")
     check_teachable(trainer, who)
     space = trainer.env.behaviours[who].action_space
-    trainer.chosen = trainer.chosen | {who: checked_action(trainer.env, space, trainer.obs[who][0], act)}
+    trainer.chosen = trainer.chosen | {who: checked_action(trainer.env, space, trainer.obs[who][0], act).copy()}
     trainer.touches += 1
 
 # %% ../../nbs/6_training/6365_by_hand.ipynb #1992802b
@@ -119,11 +121,12 @@ def state_shown(trainer, who, obs, state):
         raise ValueError(f"place: {len(rows)} states were given, expected one")
     if ends_there(env, rows[0]):
         raise ValueError(f"place: an episode is over in state {rows[0]}; nobody acts there")
-    return rows[0]
+    return rows[0].copy()
 
 # %% ../../nbs/6_training/6365_by_hand.ipynb #67642998
 def begin_at_hand(trainer, obs=None, state=None):
     "The first environment begins an episode in a state that is shown; EnvProblem where nobody can put it there"
+    check_at_rest(trainer, "place")
     if len(trainer.actors) > 1:
         raise ConfigError(cannot_be_put(trainer.env.id, len(trainer.actors)))
     who, actor = next(iter(trainer.actors.items()))

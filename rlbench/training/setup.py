@@ -33,7 +33,7 @@ from ..envs.tabular import model_of
 from ..policies.recurrent import CELLS
 from .actor import Actor
 from .presets import add_preset
-from .rule import BrokenOff, Lost, metrics_row
+from .rule import BrokenOff, Lost, check_at_rest, metrics_row
 from .quick_actor import kind_of_actor
 from .traced import kind_of_learner
 
@@ -335,8 +335,7 @@ def stay(trainer, here, moved, problem): # moved: whether the environment may be
 def put_back_or_stay(trainer, tree, fresh):
     "Go to the place that `state_of` told, or stay; one of our errors says why it cannot"
     check_flags(fresh_episodes=fresh)
-    if trainer.moved():
-        raise ValueError("restore: the run is on its way; pause it, or ask whoever plays it to go back")
+    check_at_rest(trainer, "restore")
     check_way_back(trainer, tree, fresh)
     here = None if trainer.begun and not trainer.lost else snapshot(state_of(trainer))
     moved = bool(trainer.lost)

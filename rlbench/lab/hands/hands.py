@@ -6,6 +6,8 @@
 __all__ = ['Waiting', 'Going', 'Changing', 'Keeping', 'evaluated_here', 'Asking', 'why_of', 'Operating', 'Hands']
 
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #bc74927b
+from copy import deepcopy
+
 import numpy as np
 
 from ...buffers.datasets import get_column, poured, set_column
@@ -20,7 +22,7 @@ from ..views.evaluations import evaluate_every, evaluations_of, watching_evaluat
 from ..views.inspect import is_held
 from .operations import asked_to_operate, export_rows
 from ..views.pins import pin, pins_of
-from ..time.player import learner_of
+from ..time.player import learner_of, refuse_inside
 from ..views.rollouts import rollout_from
 from .selections import Selection, numbers_meant
 from .taking_over import act_by_hand, place_by_hand, tune_by_hand
@@ -43,8 +45,8 @@ class Waiting:
 
     def waited(self, future):
         "The result of what was asked; interrupting the wait pauses"
-        try:
-            return future.result()
+        refuse_inside(self.player, future)
+        try: return future.result()
         except KeyboardInterrupt:
             self.player.pause()
             raise
@@ -72,6 +74,7 @@ class Going(Waiting):
 
     def play(self):
         "Go on until paused; returns as soon as it is known whether it goes"
+        refuse_inside(self.player)
         going = self.player.play()
         self.waited(self.player.look(lambda trainer: None))
         if going.done(): going.result()     # a refusal is raised
@@ -79,6 +82,7 @@ class Going(Waiting):
 
     def wait(self, seconds=None):
         "Until at rest; raises what stopped the run. False if it still moves after some seconds"
+        refuse_inside(self.player)
         return self.player.wait(seconds)
 
     def pause(self):
@@ -403,8 +407,9 @@ class Hands(Operating):
         def write():
             name = behaviour_of(self.trainer, who)
             row = numbers_told(self.trainer.learners[name], which)
-            text = "\n".join(edit_lines(name, row, changes))
-            self.player.timeline.do(lambda trainer: edit_rows(trainer.learners[name], row, changes), text)
+            given = deepcopy(changes)
+            text = "\n".join(edit_lines(name, row, given))
+            self.player.timeline.do(lambda trainer: edit_rows(trainer.learners[name], row, given), text)
         return self.told(self.player.ask(write))
 
     def place(self, obs=None, state=None, row=None, who=None):

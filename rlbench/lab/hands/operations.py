@@ -9,6 +9,7 @@ __all__ = ['OPERATIONS', 'FEW_NUMBERS', 'MANY_NUMBERS', 'counted_words', 'done_w
 # %% ../../../nbs/8_lab/4_hands/15_operations.ipynb #e5d6860b
 import base64
 import contextlib
+import copy
 import zlib
 from functools import partial
 from pathlib import Path
@@ -115,6 +116,7 @@ def operate(player, who, # behaviour; None: the only one that learns
     "An operation on a memory between two events, remembered -> DrawChange; ValueError says why not"
     learner = learner_of(player.trainer, who)
     check_operation(learner, verb, how)
+    how = copy.deepcopy(how)
     if verb == "inject":
         what = each(np.copy, rows_from(learner, which))
         meant = np.zeros(0, np.int64)

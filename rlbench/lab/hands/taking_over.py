@@ -6,6 +6,8 @@
 __all__ = ['literal', 'hand_text', 'act_by_hand', 'put_text', 'tune_by_hand', 'place_by_hand']
 
 # %% ../../../nbs/8_lab/4_hands/14_taking_over.ipynb #42640be3
+from copy import deepcopy
+
 import numpy as np
 
 from ..views.inspect import action_words
@@ -44,6 +46,7 @@ def act_by_hand(player, who, act):
     trainer = player.trainer
     who = chosen_one(trainer.actors, who)
     check_teachable(trainer, who)
+    act = deepcopy(act)
     text = hand_text(trainer, who, act)
     check_possible("step", trainer)
     player.stop("paused")
@@ -62,6 +65,7 @@ def put_text(obs, state):
 # %% ../../../nbs/8_lab/4_hands/14_taking_over.ipynb #49fecdfc
 def tune_by_hand(player, changes):
     "Parameters of the world from each environment's next episode on"
+    changes = deepcopy(changes)
     text = f"trainer.set_env({keyword_text(changes)})"
     done_alone(player, lambda trainer: trainer.set_env(**changes), text)
 
@@ -70,5 +74,6 @@ def place_by_hand(player, obs, state):
     "At rest, with the first environment where an episode begins in a state"
     check_alone(player)
     player.stop("paused")
+    obs, state = deepcopy((obs, state))
     text = put_text(obs, state)
     player.timeline.do(lambda trainer: trainer.place(obs, state), text)

@@ -62,8 +62,8 @@ TEACH = BARE | dict(cards=SEEN, others=False, hidden=LESSON, size=1.3, side="shu
 DEBUG = BARE | dict(cards=dict(curve=[1, 0], update=[1, 0], gradients=[1, 0], targets=[2, 0], buffer=[2, 0]),
                      side="open")
 
-COMPARED = {"forks": [1, 0], "gap": [1, 0], "both-values": [2, 0], "both-actions": [2, 0], "both-frame": [2, 0],
-          "curve": [1, 0], "bandit": [2, 0], "frame": [1, 0]}
+COMPARED = {"forks": [1, 0], "gap": [1, 0], "policy-gap": [1, 0], "both-values": [2, 0], "both-actions": [2, 0],
+            "both-frame": [2, 0], "curve": [1, 0], "bandit": [2, 0], "frame": [1, 0]}
 COMPARE = BARE | dict(cards=COMPARED, others=False, side="open",
                        hidden=["cards", "learn", "time", "stops", "doctor", "explain", "judge", "files", "keys"])
 

@@ -8,14 +8,13 @@ __all__ = ['CATCH_UP', 'settings_apart', 'alike', 'is_behind', 'UntilParted', 'L
 
 # %% ../../../nbs/8_lab/3_time/16_compare.ipynb #01c67e5f
 from functools import partial
-from math import inf
 
 import numpy as np
 
 from ...core.batch import columns
 from ...core.state import same
 from .owner import Goal, check_goal, next_event
-from ..views.views import state_values
+from ..views.views import answers_now, state_values
 
 # %% ../../../nbs/8_lab/3_time/16_compare.ipynb #c3d6be76
 def settings_apart(one, two):
@@ -50,36 +49,47 @@ class UntilParted:
     def __init__(self, run, fork):
         self.runs = run, fork
         self.events = 0         # that both had alike
+        self.before = 0         # events before both were one since which they were not
         self.parted = None      # the first (event, event) that differ
         self.lost = False       # whether the run went on without being compared
         self.waits = 0          # events that the run has to go before the fork goes on
         self.stood = None       # where both were after the last steps; None: wherever somebody put them
 
+    def count(self, events):
+        "Both were alike until so many events since they were one; below 0 until before that"
+        self.events = max(events, 0)
+        self.before = max(-events, 0)
+
     def lose(self, kept): # events since both were one that are still on the way of both
         "One of them went on, or elsewhere, without the other"
-        self.go_back(inf, kept)
+        if kept <= self.events - self.before:
+            self.count(kept)
+            self.parted = None                            # they did so on another way
+        self.lost = not self.parted
+        self.waits = 0
+        self.stood = None
 
     def go_back(self, events,   # of the run since both were one; below 0 before that
                 kept):          # of these, those on the way that it came
         "Both are where they were after so many events -> whether they are; not so where they were not compared"
-        self.stood = None
-        if kept <= self.events:
-            self.events = max(kept, 0)
-            self.parted = None                            # it did so on another way
-        ahead = events > self.events
-        self.lost = ahead and not self.parted
-        if ahead: return False
-        self.events = max(events, 0)
+        self.lose(kept)
+        if events > self.events: return False
+        self.lost = False
+        self.count(max(events, 0))
         self.waits = max(-events, 0)
         self.parted = None
         return True
 
-    def __repr__(self):
+    @property
+    def words(self):
+        "How long they were alike, and what came then"
         told = f"alike for {self.events:,} events"
-        if self.lost: return f"Lockstep({told}, then not compared)"
-        if not self.parted: return f"Lockstep({told})"
+        if not self.parted: return told + ", then not compared" * self.lost
         one, two = (event.text if event else "nothing" for event in self.parted)
-        return f"Lockstep({told}; then {one} | {two})"
+        return f"{told}; then {one} | {two}"
+
+    def __repr__(self):
+        return f"Lockstep({self.words})"
 
 # %% ../../../nbs/8_lab/3_time/16_compare.ipynb #57da0857
 class Lockstep(UntilParted):
@@ -108,6 +118,9 @@ class Lockstep(UntilParted):
     def step(self, what="event", n=1):
         "Both on to the n-th end of a unit of the run"
         goal = Goal(what, check_goal(what, n))
+        for run in self.runs:
+            if not hasattr(run, "whole_event"):
+                raise ValueError(f"Lockstep: {run!r}: expected a trainer, as trainer.fork() makes one")
         if self.stood not in (None, self.places): self.lose(self.events)
         for event in iter(partial(next_event, self.runs[0]), None):
             self.follow(event)
@@ -130,8 +143,9 @@ def weights_apart(one, two):
 # %% ../../../nbs/8_lab/3_time/16_compare.ipynb #fff4e136
 def values_apart(one, two, # actors
                  obs):     # (B, ...)
-    "(B,) by how much the first one values these observations more than the second"
-    return state_values(one, obs).astype(float) - state_values(two, obs)
+    "(B,) by how much the first one values these observations more than the second; with what each remembers now"
+    here, there = (state_values(actor, obs, answers_now) for actor in (one, two))
+    return here.astype(float) - there
 
 # %% ../../../nbs/8_lab/3_time/16_compare.ipynb #6f0a7b13
 def choices_of(actor, obs):

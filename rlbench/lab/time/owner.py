@@ -30,6 +30,7 @@ class Letter(NamedTuple):
     message: Callable   # without arguments
     future: Future      # of its result
     looks: bool         # it changes nothing that a screen shows
+    by: object = None   # the thread that left it
 
 # %% ../../../nbs/8_lab/3_time/10_owner.ipynb #b7105a34
 def answer(letter):
@@ -71,7 +72,7 @@ class Mailbox(deque):
 
     def put(self, message, looks=False):
         "Leave a function for the owner, `looks` if it changes nothing on a screen -> future of its result"
-        letter = Letter(message, promise(), looks)
+        letter = Letter(message, promise(), looks, threading.current_thread())
         with self.changed:
             if self.closed: raise Closed
             self.append(letter)
@@ -87,6 +88,12 @@ class Mailbox(deque):
             changes = changes or not letter.looks
             answer(letter)
         return changes
+
+    def withdraw(self):
+        "Take back the last letter of this thread"
+        with self.changed:
+            letter = next(one for one in reversed(self) if one.by is threading.current_thread())
+            self.remove(letter)
 
     def wait(self, seconds=None):
         "Sleep until a letter comes, or for some seconds; False once closed"

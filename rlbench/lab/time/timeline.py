@@ -5,12 +5,14 @@
 # %% auto #0
 __all__ = ['UNIT_BITS', 'FLAG_KINDS', 'BITS_OF', 'Deed', 'Flag', 'done_before', 'Branch', 'root_of', 'marks_on', 'shared_events',
            'flags_on', 'ends_of', 'nth_from', 'last_place', 'deeds_on', 'Onward', 'lines_of', 'place_of',
-           'settings_now', 'differences', 'put_settings', 'changed_since', 'missed_least', 'Album', 'thin', 'Trail',
-           'Chronicle', 'lead', 'unwatched', 'way_called', 'Timeline', 'start_again', 'timeline_of_fork']
+           'settings_now', 'differences', 'put_settings', 'changed_since', 'missed_least', 'Album', 'way_there', 'thin',
+           'Trail', 'Chronicle', 'lead', 'unwatched', 'way_called', 'Timeline', 'start_again', 'timeline_of_fork']
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #9d072d15
 import contextlib
+import warnings
 from bisect import bisect_right
+from copy import deepcopy
 from functools import partial
 from operator import itemgetter
 from time import perf_counter, process_time, thread_time
@@ -21,12 +23,13 @@ import numpy as np
 from ...core.settings import check_function, fits, whole_number
 from ...core.shelf import Shelf
 from ...core.words import check_word, unknown
+from ...envs.find import is_all_known
 from .journal import (STRAYED, beginning, called_text, changed_text, keyword_text, stamp_of,
                                       touches_of)
 from .owner import next_event
-from ...training.rule import MARKS
+from ...training.rule import MARKS, check_at_rest
 from ...training.setup import SWITCHES, go_on_by, state_of
-from ...training.trainer import closed_if_it_fails
+from ...training.trainer import CannotGoBack, closed_if_it_fails
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #997108ec
 UNIT_BITS = dict(step=1, episode=2, update=4, iteration=8)
@@ -115,10 +118,12 @@ def flags_on(path):
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #83f3045e
 def ends_of(unit, path):
     "After how many events each unit of a path was complete, or a flag of a kind was planted"
+    if unit == "event":
+        return np.arange(len(marks_on(path)) + 1) + root_of(path).since
     if unit in FLAG_KINDS:
         return np.unique([flag.at for flag in flags_on(path) if flag.kind == unit]).astype(int)
     if unit not in UNIT_BITS:
-        raise ValueError(unknown("unit", unit, [*UNIT_BITS, *FLAG_KINDS]))
+        raise ValueError(unknown("unit", unit, ["event", *UNIT_BITS, *FLAG_KINDS]))
     return np.flatnonzero(marks_on(path) & UNIT_BITS[unit]) + 1 + root_of(path).since
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #7e8e506d
@@ -257,11 +262,19 @@ class Album:
         "Whether they take more than they may"
         return self.shelf.nbytes > self.budget * 1e6
 
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #43f25916
+def way_there(branch, place):
+    "Events to be repeated up to a place on a branch, were its snapshot given up"
+    _, start = last_place(branch.path(place - 1))
+    return place - start
+
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #a5e76a80
 def thin(album, branches, now): # events up to the present
-    "Give up the snapshots that are missed least, until the others fit"
+    "Give up the snapshots that are missed least, until the others fit; what begins a run stays"
     while album.full:
         found = [(*missed_least(branch.places, now), branch) for branch in branches if branch.places[2:]]
+        found = found or [(way_there(branch, place) / (1 + abs(now - place)), place, branch)
+                          for branch in branches for place in branch.places[branch.parent is None:]]
         if not found: return
         _, place, branch = min(found, key=itemgetter(0))
         branch.places.remove(place)
@@ -450,8 +463,10 @@ def check_within(at, first, last):
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #d65a18d2
 def lead_back(timeline, path):
     "Bring its run to the end of a path, unwatched; ValueError where somebody else moves it now"
-    if timeline.trainer.moved():
-        raise ValueError("rewind: the run is on its way; pause it, or ask whoever plays it to rewind")
+    trainer = timeline.trainer
+    check_at_rest(trainer, "rewind")
+    if not (trainer.settings.check_env or is_all_known(trainer.env)):
+        warnings.warn(f"{trainer.env.id}: check_env is off, so nobody knows whether it goes back exactly", CannotGoBack)
     with unwatched(timeline.trainer, back=timeline.arrive):
         lead(timeline.trainer, path)
 
@@ -483,11 +498,13 @@ class Timeline(Chronicle):
     def rewind(self, to, n=None, branch=None):
         "Go to where the run stood after an event: by its number, or rewind('episode', -1); exact to the bit"
         branch, at = self.where(to, n, branch)
-        lead_back(self, branch.path(at))
-        self.branch = branch
-        self.visiting = branch not in self.branches
-        self.at = at
-        self.done = done_before(branch.deeds, at)
+        self.go(branch.path(at))
+
+    def go(self, path):
+        "Go to the end of a path; exact to the bit"
+        lead_back(self, path)
+        self.branch, self.at, self.done = path[-1]
+        self.visiting = self.branch not in self.branches
         self.arrive()
 
     def twin(self, path):
@@ -530,6 +547,7 @@ def timeline_of_fork(origin, twin, changes, # timeline of the run that it left, 
     "The timeline of a fork"
     timeline = Timeline(twin, budget=budget, origin=origin)
     if changes:
+        changes = deepcopy(changes)
         timeline.remember(lambda trainer: trainer.set(**changes), f"trainer.set({keyword_text(changes)})")
         timeline.begin(timeline.branch)                   # whoever comes back to where it begins has them
     return timeline
