@@ -19,6 +19,15 @@ CUT = """() => [...document.querySelectorAll('.rl-card.rl-fixed')].filter(card =
     const box = part => card.querySelector(part).getBoundingClientRect();
     return box('svg').bottom > box('.rl-text').top + 1; }).map(card => card.className)"""
 GRID = "() => document.querySelector('.rl-image-frame svg').getBoundingClientRect().height"
+SIDE = """() => { const box = part => document.querySelector(part).getBoundingClientRect();
+  const side = box('.rl-side'), views = box('.rl-views');
+  return {shown: side.width > 0, below: side.top >= views.bottom, left: side.left - views.left,
+          spill: side.bottom - views.bottom, wide: views.width}; }"""
+WORDS = """() => [...document.querySelectorAll('.rl-views > .rl-card:not(.rl-away) .rl-pane text')]
+  .filter(text => text.getClientRects().length && Number(text.getAttribute('font-size')) >= 10
+                  && Number(text.getAttribute('font-size')) < 13)
+  .map(text => { const matrix = text.getScreenCTM();
+    return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(matrix.b, matrix.d); })"""
 NOTHING_KEPT = "() => !Object.keys(localStorage).some(key => key.startsWith('rlbench '))"
 TURN = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 250))))"""
 
@@ -52,6 +61,11 @@ def check_no_holes(page, gap=10):
         above = row[0]["bottom"]
 
 
+def side_box(page):
+    page.evaluate(TURN)
+    return page.evaluate(SIDE)
+
+
 def forget(page):
     page.evaluate("() => localStorage.clear()")
 
@@ -68,6 +82,57 @@ def test_rows_are_full_at_any_width_and_nothing_is_clipped(lab, code):
             check_no_holes(page)
             assert page.evaluate(CLIPPED) == [], (look, width)
     shot(page, "teach-light")
+
+
+def test_words_in_pictures_are_of_one_size_however_wide_the_card(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-step-iteration").click()
+    paused(page)
+    for look, size in (("explore", 1), ("teach", 1.3)):
+        lab.ask(f"wb.look({look!r})")
+        for width in (900, 1280, 1920, 2560):
+            page.set_viewport_size(dict(width=width, height=1000))
+            page.evaluate(TURN)
+            words = page.evaluate(WORDS)
+            assert len(words) > 10 and 10.4 * size < min(words) and max(words) < 12.3 * size, (look, width)
+
+
+def test_rows_have_neither_too_many_cards_nor_too_few(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-step-iteration").click()
+    paused(page)
+    page.set_viewport_size(dict(width=2560, height=1000))
+    assert max(len(row) for row in rows_of(geometry(page)["cards"])) <= 5
+    lab.ask("wb.look('teach')")
+    for width in (1280, 1440):
+        page.set_viewport_size(dict(width=width, height=1000))
+        assert [len(row) for row in rows_of(geometry(page)["cards"])] == [2, 2]
+
+
+FILL = """() => { const card = document.querySelector('.rl-card.rl-lone');
+  return card.querySelector('.rl-pane svg').getBoundingClientRect().height * 400 / 236 / card.clientWidth; }"""
+
+
+def test_a_card_alone_in_its_row_is_filled_by_its_picture(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-step-iteration").click()
+    paused(page)
+    page.set_viewport_size(dict(width=1280, height=1000))
+    page.locator(".rl-card.rl-lone").first.wait_for()
+    page.evaluate(TURN)
+    assert page.evaluate(FILL) > .9
+
+
+def test_the_side_is_no_longer_than_the_cards_and_below_them_where_there_is_no_room(lab):
+    page = start(lab, CARTPOLE)
+    for look in ("explore", "debug", "compare"):
+        lab.ask(f"wb.look({look!r})")
+        page.set_viewport_size(dict(width=1920, height=1600))
+        assert side_box(page)["spill"] < 5, look
+        page.set_viewport_size(dict(width=900, height=1000))
+        side = side_box(page)
+        assert side["wide"] > 600 and (not side["shown"] or side["below"] and side["left"] < 20), look
+    forget(page)
 
 
 def test_a_card_is_dragged_sized_and_closed_and_a_reload_keeps_it(lab):

@@ -1,7 +1,7 @@
 // Lays the cards around it out in full rows, and lets a person move, size and close them. The kernel holds the truth: `plan`.
 const TRACKS = 60;                                             // of a row: halves, thirds, quarters, fifths and sixths are whole
-const CARD = 400;                                              // pixels that a card of width 1 likes to have, with usual words
-const CROWDED = 1.2;                                           // wishes of a row for one of room: narrower, words in pictures are too small
+const CARD = 500;                                              // pixels that a card of width 1 likes to have, with usual words
+const CROWDED = 1.4;                                           // wishes of a row for one of room: narrower, pictures have no room for their words
 const STEP = 40, LOWEST = 120, HIGHEST = 1600, WIDEST = 4;     // pixels, pixels, pixels, cards
 const GRIP = 6;                                                // pixels that the pointer goes before a press becomes a drag
 
@@ -81,7 +81,13 @@ function lay(page) {
   put(views, "gridTemplateRows", heights.map((height) => height ? `${height}px` : "auto").join(" "));
   views.classList.toggle("rl-laid", true);                     // `add` would count as a change each time, and be heard
   page.rows = rows;
+  page.root.style.setProperty("--rl-cards", `${views.offsetHeight}px`);     // the side ends where they do
   cards.forEach((card, i) => dress(card, i, cards.length));
+  const side = page.root.querySelector(".rl-side");
+  if (page.opening && side?.offsetParent) {                    // on a narrow page it is below the cards
+    page.opening = false;
+    side.scrollIntoView({ block: "nearest" });
+  }
   return cards;
 }
 
@@ -250,6 +256,7 @@ function turnSide(page, button) {
   const open = page.root.querySelector(".rl-side").offsetParent !== null;
   page.draft = { ...page.layout, side: open ? "shut" : "open" };
   button.setAttribute("aria-expanded", String(!open));
+  page.opening = !open;
   send(page);
 }
 
@@ -279,7 +286,7 @@ function adopt(root, model, signal) {
   const seen = new MutationObserver((changes) => { if (changes.some(concerns)) soon(); });   // a picture is none of its business
   seen.observe(page.views, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });
   const wide = new ResizeObserver(soon);
-  wide.observe(page.views);
+  for (const part of root.querySelectorAll(".rl-views, .rl-side")) wide.observe(part);
   const keeping = () => keep(model);
   model.on("change:plan", follow);
   model.on("change:names", soon);
