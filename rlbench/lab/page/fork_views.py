@@ -207,9 +207,11 @@ def settings_html(apart): # {section.name: (here, there)}
 def parted_html(pair):
     "The first event in which two runs differ, in words"
     later = ", then not compared" if pair.lost else ""
-    if not pair.parted: return f"<p>alike for {pair.events:,} events{later}</p>"
+    alike = f"alike for {pair.events:,} events since the fork"
+    if not pair.parted: return f"<p>{alike}{later}</p>"
     here, there = (html.escape(event.text if event else "nothing") for event in pair.parted)
-    return f"<p>alike for {pair.events:,} events; then {here} | {there}</p>"
+    then = f"{here}, with other results in each" if here == there else f"in hand: {here}; in the fork: {there}"
+    return f"<p>{alike if pair.events else 'different from the first event on'}; then {then}</p>"
 
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #8e8a6ff7
 def typed_settings(text):
