@@ -255,6 +255,45 @@ def test_looks_are_chosen_in_the_menu_and_runs_compared(lab):
     forget(page)
 
 
+def test_a_height_belongs_to_the_card_that_was_sized(lab):
+    page = start(lab, CARTPOLE)
+    forget(page)
+    grip = page.locator(".rl-view-frame > .rl-size")
+    corner = grip.bounding_box()
+    x, y = corner["x"] + 9, corner["y"] + 9
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for far in range(10, 301, 30): page.mouse.move(x + far, y + far / 3)
+    page.mouse.up()
+    page.evaluate(TURN)
+    sizes = eval(lab.ask("print(wb.layout['cards'])"))
+    assert sizes["frame"][0] > 1 and sizes["frame"][1] > 200
+    assert all(height == 0 for name, (_, height) in sizes.items() if name != "frame")
+    forget(page)
+
+
+def test_one_row_of_a_table_stands_upright_in_a_usual_card(lab):
+    page = start(lab, BENCH.format(env="rlbench/Bandit-v0", algo="bandit", more=""))
+    page.set_viewport_size(dict(width=1920, height=1000))
+    lab.ask("wb.step('step', 20)")
+    page.locator(".rl-view-targets .rl-one").wait_for()
+    [card] = [one for one in geometry(page)["cards"] if one["name"] == "targets"]
+    head, cell = (page.locator(f".rl-view-targets {part}").last.bounding_box() for part in ("th", "td"))
+    assert card["right"] - card["left"] < geometry(page)["width"] / 2.5
+    assert abs(head["y"] - cell["y"]) < 1 and cell["y"] < page.locator(".rl-view-targets .rl-text").bounding_box()["y"]
+
+
+def test_a_press_near_the_time_line_counts_as_one_on_it(lab):
+    page = start(lab, CARTPOLE)
+    lab.ask("wb.step('step', 60)")
+    page.locator(".rl-legend").wait_for()
+    box = page.locator(".rl-event .noUi-base").bounding_box()
+    before = int(lab.ask("print(wb.trainer.steps)"))
+    page.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2 + 9)
+    page.wait_for_function("before => !document.querySelector('.rl-status').innerText.includes(`steps ${before} `)", arg=before)
+    assert 0 < int(lab.ask("print(wb.trainer.steps)")) < before
+
+
 MOVING = """() => [...document.querySelectorAll('.rl-root, .rl-root *')].map(part => getComputedStyle(part))
   .filter(style => style.transitionProperty !== 'none' && parseFloat(style.transitionDuration) > 0
           || style.animationName !== 'none' && parseFloat(style.animationDuration) > .01).length"""

@@ -6,7 +6,9 @@
 __all__ = ['Field', 'card_title', 'panel', 'SettingsPanel', 'FilesPanel']
 
 # %% ../../../nbs/8_lab/5_page/14_fields.ipynb #f2aef6fb
+import difflib
 import html
+import re
 
 
 from ...core.schedules import Schedule
@@ -144,8 +146,24 @@ class SettingsPanel:
             field.follow(getattr(self.learner.settings, name), getattr(self.learner.algo, name))
 
 # %% ../../../nbs/8_lab/5_page/14_fields.ipynb #31d487cd
+NEAREST = 6     # names of a long list
+
+def problem_html(words, tag="span"):
+    "The words of a problem; of a long list of names the nearest in small words, and all where the pointer rests on them"
+    told, sign, listed = words.partition("There are: ")
+    names = listed.split(", ")
+    short = len(names) <= NEAREST + 2
+    line = f"<{tag} class='rl-problem'>{html.escape(words if short else told)}</{tag}>"
+    if short: return line
+    meant = "".join(re.findall(r"unknown .*?'(.*?)'", told)[:1])
+    likeness = lambda name: difflib.SequenceMatcher(None, meant, name).ratio()
+    near = sorted(names, key=likeness, reverse=True)[:NEAREST]
+    few = f"{', '.join(near)} … and {len(names) - NEAREST} more"
+    return f"{line}<span class='rl-caption' title='{html.escape(listed, quote=True)}'>{html.escape(few)}</span>"
+
 def caption_html(words, kind="caption"):
     "Small words, or the words of a problem"
+    if kind == "problem": return problem_html(words)
     return f"<span class='rl-{kind}'>{html.escape(words)}</span>"
 
 # %% ../../../nbs/8_lab/5_page/14_fields.ipynb #48130c40

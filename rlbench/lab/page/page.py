@@ -22,7 +22,7 @@ from .controls import Clock, Controls, StatusLine, counters, summary
 from ..views.density_views import DensityView
 from ..views.evaluations import EvaluationCurve
 from .explainer import JudgePanel, MeaningPanel
-from .fields import FilesPanel, SettingsPanel, panel
+from .fields import FilesPanel, SettingsPanel, panel, problem_html
 from .flame import TimePanel
 from .fork_views import FORK_VIEWS, ForksPanel, fork_views
 from .hand_panel import HandPanel
@@ -191,7 +191,7 @@ class Complaint:
         self.passing = passing
         self.trace = trace
         below = f"<pre>{html.escape(trace)}</pre>" if trace else ""
-        self.widget.value = f"<b>{html.escape(title)}</b>{below}"
+        self.widget.value = f"{problem_html(title, 'b')}{below}"
         reveal(self.widget)
 
     def clear(self):

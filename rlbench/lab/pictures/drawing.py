@@ -253,10 +253,12 @@ def small_png(image, limit):
 def compose(tiles,         # list of (title, PIL image)
             heading,       # words above
             theme="light",
-            width=1200,    # pixels of a row, at most
+            width=None,    # pixels of a row, at most; None: of three or four tiles, whichever leaves less empty
             limit=58_000): # bytes
     "All pictures in one PNG, row by row, in at most `limit` bytes where that is possible"
-    places, size = flow([tile.size for _, tile in tiles], width)
+    n = sum(-(-tile.width // NARROWEST) for _, tile in tiles)
+    columns = min((3, 4), key=lambda k: -n % k)
+    places, size = flow([tile.size for _, tile in tiles], width or NARROWEST * columns)
     sheet = Sheet(*size, theme)
     sheet.text(8, 6, heading, size=12)
     for (x, y), (title, _) in zip(places, tiles):

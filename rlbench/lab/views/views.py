@@ -149,9 +149,9 @@ def answers_now(actor, question, obs):
 def observed_words(env, who, obs): # VecEnv, one behaviour
     "An observation with the names and units of its numbers, where they have some"
     names = observation_names(env, env.behaviours[who].observation_space)
-    if not 0 < len(names) <= 8 or names[0][0] in ("obs 0", "state"): return f"observation {in_words(obs, 8)}"
-    numbers = zip(names, np.ravel(obs).tolist())
-    return ", ".join(f"{name} {x:.3g} {unit}".strip() for (name, unit), x in numbers)
+    if not 0 < len(names) <= 8 or names[0][0] == "obs 0": return f"observation {in_words(obs, 8)}"
+    numbers = zip(names, np.ravel(obs))
+    return ", ".join(f"{name} {in_words(x)} {unit}".strip() for (name, unit), x in numbers)
 
 NO_PICTURE = np.full((236, 400, 3), 128, np.uint8)     # where there is no picture
 
