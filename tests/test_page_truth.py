@@ -19,7 +19,7 @@ from rlbench.lab.time.owner import Closed
 from rlbench.lab.page.clinic import across_words, found_words
 from rlbench.lab.page.fields import problem_html
 from rlbench.lab.page.fork_views import parted_html
-from rlbench.lab.page.page import called, heading_html, look_through
+from rlbench.lab.page.page import env_title, heading_html, look_through
 from rlbench.lab.time.player import Player
 from rlbench.lab.views.value_views import GridValues, Truth, judged_states, layout_of
 from rlbench.lab.views.views import EnvFrame, View
@@ -775,7 +775,8 @@ def test_of_a_long_list_of_names_the_nearest_are_shown_and_the_others_counted():
     assert shown.count("part_") == 4 and "part_29" in re.search("title='(.*?)'", told)[1]
     wrong, small = re.findall("class='rl-(.*?)'", told)
     assert (wrong, small) == ("problem", "caption") and "part_" not in told.split("</span>")[0]
-    assert problem_html("unknown run 3. There are: a, b") == "<span class='rl-problem'>unknown run 3. There are: a, b</span>"
+    few = "unknown run 3. There are: a, b"
+    assert problem_html(few) == f"<span class='rl-problem'>{few}</span>"
 
 
 def test_words_of_the_page_say_what_they_mean():
@@ -785,16 +786,20 @@ def test_words_of_the_page_say_what_they_mean():
     twin.parted = event, event
     assert parted_html(twin) == ("<p>different from the first event on; then 256 rows processed into targets, "
                                  "with other results in each</p>")
-    twin.events, twin.parted = 12, (event, None)
+    twin.events = 12
+    twin.parted = event, None
     assert "in hand: 256 rows processed into targets; in the fork: nothing" in parted_html(twin)
     assert found_words([]) == f"none of {len(CHECKS)} checks found anything wrong"
-    assert across_words({"return of an episode": []}).startswith("episodes") and across_words({"q": []}).startswith("rows")
+    assert across_words({"return of an episode": []}).startswith("episodes")
+    assert across_words({"q": []}).startswith("rows")
 
 
 def test_a_nameless_maker_is_called_by_what_it_makes():
-    for make, name in ((lambda: CartPoleEnv(), "CartPoleEnv"), (lambda: gym.make("CartPole-v1"), "CartPole-v1")):
+    makers = {"CartPoleEnv": lambda: CartPoleEnv(),
+              "CartPole-v1": lambda: gym.make("CartPole-v1")}
+    for name, make in makers.items():
         trainer = Trainer(make, "ppo", seed=0, num_envs=1)
-        assert called(trainer.env) == name and "lambda" not in heading_html(trainer)
+        assert env_title(trainer.env) == name and "lambda" not in heading_html(trainer)
 
 
 def test_what_is_observed_is_said_with_names_and_units():

@@ -290,7 +290,8 @@ def test_a_press_near_the_time_line_counts_as_one_on_it(lab):
     box = page.locator(".rl-event .noUi-base").bounding_box()
     before = int(lab.ask("print(wb.trainer.steps)"))
     page.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2 + 9)
-    page.wait_for_function("before => !document.querySelector('.rl-status').innerText.includes(`steps ${before} `)", arg=before)
+    moved = "before => !document.querySelector('.rl-status').innerText.includes(`steps ${before} `)"
+    page.wait_for_function(moved, arg=before)
     assert 0 < int(lab.ask("print(wb.trainer.steps)")) < before
 
 

@@ -35,14 +35,15 @@ def thinned(values): # (n,)
 FILLS = BLUE, ORANGE
 ROW = 14       # pixels between two names
 
-ORDERS = {"so many steps": "steps", "steps before": "steps", "return": "episodes", "episode": "episodes",
+SERIES_ALONG = {"so many steps": "steps", "steps before": "steps", "return": "episodes", "episode": "episodes",
           "first step": "episodes", "steps": "episodes", "kl": "updates"}
 
 def across_words(numbers): # {what: (n,)}
     "What stands beside each other in series, by the name of the first"
     first = next(iter(numbers))
-    return next((words for part, words in ORDERS.items() if part in first), "rows") + ", the first at the left"
+    return next((words for part, words in SERIES_ALONG.items() if part in first), "rows") + ", the first at the left"
 
+# %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #5dcbcfb5
 def sheet_of(numbers): # {what: (n,)}
     "Series of numbers, one after another, below their names"
     shown = [(name, *thinned(values), fill) for (name, values), fill in zip(numbers.items(), FILLS)]
@@ -82,7 +83,8 @@ def finding_html(finding, numbers):
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #7dabe0d9
 def found_words(diagnosis):
     "How much was found, in words"
-    if not diagnosis: return f"none of {len(CHECKS)} checks found anything wrong"
+    if not diagnosis:
+        return f"none of {len(CHECKS)} checks found anything wrong"
     many = "one thing" if len(diagnosis) == 1 else f"{len(diagnosis)} things, the likeliest first"
     return f"after {diagnosis.evidence.trainer.steps:,} steps: {many}"
 

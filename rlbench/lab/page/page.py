@@ -88,7 +88,7 @@ def players_text(trainer):
     return ", ".join(f"{who}: {name}" for who, name in names.items())
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #34648a41
-def called(env): # VecEnv
+def env_title(env): # VecEnv
     "The name of an environment; of one that a nameless function makes, its id or its class"
     if env.id != "<lambda>": return str(env.id)
     spec = getattr(env.single, "spec", None)
@@ -96,7 +96,7 @@ def called(env): # VecEnv
 
 def heading_html(trainer):
     "The title of the page"
-    env = html.escape(called(trainer.env))
+    env = html.escape(env_title(trainer.env))
     copies = f"{trainer.env.num_envs} environment{'s' * (trainer.env.num_envs > 1)}"
     more = html.escape(f"{players_text(trainer)} · seed {trainer.settings.seed} · {copies}")
     return f"<div class='rl-title'>{env}<span>{more}</span></div>"
@@ -105,7 +105,7 @@ def heading_html(trainer):
 def heading_text(trainer, who):
     "The line above the stored picture"
     counts = [f"{name} {count}" for name, count in counters(trainer, who)]
-    return f"{called(trainer.env)}, {players_text(trainer)}: {' · '.join(counts)}"
+    return f"{env_title(trainer.env)}, {players_text(trainer)}: {' · '.join(counts)}"
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #16d8cfe0
 class Toggles:

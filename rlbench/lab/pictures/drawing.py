@@ -36,7 +36,8 @@ AMOUNT = colour_table("magma")         # how often, how long ago, how much of an
 
 def choice_colours(n):
     "(n, 3) uint8, a colour for each of n actions that are numbered"
-    if n > len(CHOICES): return colour_table("turbo")[np.linspace(10, 245, n).astype(int)]
+    if n > len(CHOICES):
+        return colour_table("turbo")[np.linspace(10, 245, n).astype(int)]
     return np.array([ImageColor.getrgb(tone) for tone in CHOICES[:n]], np.uint8)
 
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #e3a3a093

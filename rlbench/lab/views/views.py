@@ -149,7 +149,8 @@ def answers_now(actor, question, obs):
 def observed_words(env, who, obs): # VecEnv, one behaviour
     "An observation with the names and units of its numbers, where they have some"
     names = observation_names(env, env.behaviours[who].observation_space)
-    if not 0 < len(names) <= 8 or names[0][0] == "obs 0": return f"observation {in_words(obs, 8)}"
+    if not 0 < len(names) <= 8 or names[0][0] == "obs 0":
+        return f"observation {in_words(obs, 8)}"
     numbers = zip(names, np.ravel(obs))
     return ", ".join(f"{name} {in_words(x)} {unit}".strip() for (name, unit), x in numbers)
 
