@@ -771,7 +771,7 @@ def test_of_a_long_list_of_names_the_nearest_are_shown_and_the_others_counted():
     known = [f"part_{i}" for i in range(30)] + ["td_error", "td_errors"]
     told = problem_html(unknown("name", "td_eror", known))
     shown = re.sub(r"<[^>]*>", "", told)
-    assert "td_error, td_errors, " in shown and "… and 26 more" in shown
+    assert "nearest: td_error, td_errors, " in shown and "… and 26 more" in shown
     assert shown.count("part_") == 4 and "part_29" in re.search("title='(.*?)'", told)[1]
     wrong, small = re.findall("class='rl-(.*?)'", told)
     assert (wrong, small) == ("problem", "caption") and "part_" not in told.split("</span>")[0]

@@ -158,7 +158,7 @@ def problem_html(words, tag="span"):
     meant = "".join(re.findall(r"unknown .*?'(.*?)'", told)[:1])
     likeness = lambda name: difflib.SequenceMatcher(None, meant, name).ratio()
     near = sorted(names, key=likeness, reverse=True)[:NEAREST]
-    few = f"{', '.join(near)} … and {len(names) - NEAREST} more"
+    few = f"nearest: {', '.join(near)} … and {len(names) - NEAREST} more"
     return f"{line}<span class='rl-caption' title='{html.escape(listed, quote=True)}'>{html.escape(few)}</span>"
 
 # %% ../../../nbs/8_lab/5_page/14_fields.ipynb #1e75bc3c
