@@ -205,3 +205,9 @@ def test_what_moves_is_one_message_and_rest_is_always_shown():
     assert all(pane.told[-1] == {pane.key: ""} for pane in panes)
     panes[0].show("<i>rest</i>")
     assert panes[0].html == panes[0].sent == "<i>rest</i>"
+
+
+@pytest.mark.parametrize("n, wide", [(3, 1200), (7, 1600), (8, 1600), (9, 1200), (10, 1200)])
+def test_the_stored_picture_has_as_few_empty_places_as_can_be(n, wide):
+    stored = compose([(f"{i}", Image.new("RGB", (400, 236))) for i in range(n)], "views")
+    assert Image.open(io.BytesIO(stored)).width == wide

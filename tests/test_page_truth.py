@@ -2,6 +2,7 @@
 import re
 import threading
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
@@ -10,15 +11,19 @@ from rlbench.algos.algorithm import algorithms
 from rlbench.buffers.datasets import save_ring
 from rlbench.core.spaces import SpaceProblem
 from rlbench.core.state import same
-from rlbench.core.words import ConfigError
+from rlbench.core.words import ConfigError, unknown
 from rlbench.envs.games import Pennies
 from rlbench.envs.tabular import evaluate_policy, model_of
 from rlbench.lab.pictures.components import as_page, press
 from rlbench.lab.time.owner import Closed
-from rlbench.lab.page.page import look_through
+from rlbench.lab.page.clinic import across_words, found_words
+from rlbench.lab.page.fields import problem_html
+from rlbench.lab.page.fork_views import parted_html
+from rlbench.lab.page.page import env_title, heading_html, look_through
 from rlbench.lab.time.player import Player
 from rlbench.lab.views.value_views import GridValues, Truth, judged_states, layout_of
-from rlbench.lab.views.views import View
+from rlbench.lab.views.views import EnvFrame, View
+from rlbench.training.doctor.diagnosis import CHECKS
 from rlbench.training.rule import BrokenOff
 from rlbench.training.trainer import Trainer
 from tests.cases import ONE_EACH
@@ -760,3 +765,58 @@ def test_a_file_that_cannot_be_had_is_told_on_the_page(bench, tmp_path, button, 
     assert words in part(wb, "file-said").value and "rl-problem" in part(wb, "file-said").value
     assert same(wb.snapshot(), before) and sorted(tmp_path.iterdir()) == files
     wb.step("step", 1)
+
+
+def test_of_a_long_list_of_names_the_nearest_are_shown_and_the_others_counted():
+    known = [f"part_{i}" for i in range(30)] + ["td_error", "td_errors"]
+    told = problem_html(unknown("name", "td_eror", known))
+    shown = re.sub(r"<[^>]*>", "", told)
+    assert "nearest: td_error, td_errors, " in shown and "… and 26 more" in shown
+    assert shown.count("part_") == 4 and "part_29" in re.search("title='(.*?)'", told)[1]
+    wrong, small = re.findall("class='rl-(.*?)'", told)
+    assert (wrong, small) == ("problem", "caption") and "part_" not in told.split("</span>")[0]
+    few = "unknown run 3. There are: a, b"
+    assert problem_html(few) == f"<span class='rl-problem'>{few}</span>"
+
+
+def test_words_of_the_page_say_what_they_mean():
+    twin = type("Pair", (), dict(events=0, lost=False, parted=None))
+    event = type("Event", (), dict(text="256 rows processed into targets"))
+    assert "alike for 0 events since the fork" in parted_html(twin)
+    twin.parted = event, event
+    assert parted_html(twin) == ("<p>different from the first event on; then 256 rows processed into targets, "
+                                 "with other results in each</p>")
+    twin.events = 12
+    twin.parted = event, None
+    assert "in hand: 256 rows processed into targets; in the fork: nothing" in parted_html(twin)
+    assert found_words([]) == f"none of {len(CHECKS)} checks found anything wrong"
+    assert across_words({"return of an episode": []}).startswith("episodes")
+    assert across_words({"q": []}).startswith("rows")
+
+
+def test_a_nameless_maker_is_called_by_what_it_makes():
+    makers = {"CartPoleEnv": lambda: CartPoleEnv(),
+              "CartPole-v1": lambda: gym.make("CartPole-v1")}
+    for name, make in makers.items():
+        trainer = Trainer(make, "ppo", seed=0, num_envs=1)
+        assert env_title(trainer.env) == name and "lambda" not in heading_html(trainer)
+
+
+def test_what_is_observed_is_said_with_names_and_units():
+    trainer = Trainer("CartPole-v1", "ppo", seed=0, num_envs=1)
+    frame = EnvFrame(trainer, "agent")
+    frame.draw(trainer, moving=False)
+    position = f"{trainer.obs['agent'][0, 0]:.4g}"
+    assert frame.said.startswith(f"cart position {position} m, cart velocity ") and frame.said.endswith("rad/s")
+    cliff = Trainer("rlbench/CliffWalk-v0", "qlearning", seed=0)
+    frame = EnvFrame(cliff, "agent")
+    frame.draw(cliff, moving=False)
+    assert frame.said == "state 36"
+
+
+def test_marks_of_time_are_explained_where_there_are_some(bench):                       # noqa: F811
+    wb = bench("CartPole-v1", "dqn", **REPLAY)
+    assert "rl-legend" not in wb.page.timebar.marks.value
+    wb.step("episode")
+    told = wb.page.timebar.marks.value
+    assert re.search("rl-legend' title='[^']*evaluation, breakpoint, fork'", told) and "episodes<i" in told

@@ -7,7 +7,8 @@ from PIL import Image, ImageColor
 from rlbench.envs.find import make
 from rlbench.envs.place import picture
 from rlbench.lab.pictures.scene import Sheet
-from rlbench.lab.pictures.sketches import RED, TEAL, WOOD, look_of, sketch, without_display
+from rlbench.lab.pictures.sketches import RED, TEAL, WOOD, look_html, look_of, sketch, without_display
+from rlbench.lab.views.views import sheet_with
 
 
 def middle(image, colour):
@@ -123,3 +124,11 @@ def test_walls_that_move_are_drawn_where_they_are():
     assert look_of(env).svg != before
     env.arrange(0)
     assert look_of(env).svg == before
+
+
+@pytest.mark.parametrize("moving", [True, False])
+def test_few_pixels_stay_squares(moving):
+    few, many = (np.zeros((side, side, 3), np.uint8) for side in (64, 400))
+    assert "image/png" in look_html(few, moving) and "pixelated" in look_html(few, moving)
+    assert ("image/jpeg" in look_html(many, moving)) == moving and "pixelated" not in look_html(many, moving)
+    assert "pixelated" in sheet_with(few).svg and "pixelated" not in sheet_with(many).svg

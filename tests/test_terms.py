@@ -13,6 +13,7 @@ from rlbench.core.state import same
 from rlbench.envs.env import EnvProblem
 from rlbench.envs.native import NativeVec
 from rlbench.envs.terms import TermedEpisodes, TermsDoNotAddUp, hear_terms
+from rlbench.lab.views.term_views import TermsView
 from tests.cases import CASES, EPISODE, ONE_EACH
 
 
@@ -127,3 +128,13 @@ def test_what_tells_nothing_is_left_alone():
     run = Trainer("CartPole-v1", "ppo")
     assert type(run.env.episodes[AGENT]).__name__ == "Episodes"
     assert "Reads" not in type(run.env.env).__name__
+
+
+def test_pictures_of_terms_have_numbers_on_both_axes_and_words_that_can_be_read():
+    run = Trainer(pole, "ppo", num_envs=2, n_steps=16).run(100)
+    view = TermsView(run, AGENT)
+    for event, _ in zip(run, range(40)): view.note(run, event)
+    view.draw(run, moving=False)
+    words = view.shown.words
+    assert {"whole episodes", "steps of this episode", "0", "1", "60", f"{run.steps:,} steps"} <= set(words)
+    assert min(mark.size for mark in view.shown.marks if hasattr(mark, "words")) >= 10

@@ -19,6 +19,15 @@ CUT = """() => [...document.querySelectorAll('.rl-card.rl-fixed')].filter(card =
     const box = part => card.querySelector(part).getBoundingClientRect();
     return box('svg').bottom > box('.rl-text').top + 1; }).map(card => card.className)"""
 GRID = "() => document.querySelector('.rl-image-frame svg').getBoundingClientRect().height"
+SIDE = """() => { const box = part => document.querySelector(part).getBoundingClientRect();
+  const side = box('.rl-side'), views = box('.rl-views');
+  return {shown: side.width > 0, below: side.top >= views.bottom, left: side.left - views.left,
+          spill: side.bottom - views.bottom, wide: views.width}; }"""
+WORDS = """() => [...document.querySelectorAll('.rl-views > .rl-card:not(.rl-away) .rl-pane text')]
+  .filter(text => text.getClientRects().length && Number(text.getAttribute('font-size')) >= 10
+                  && Number(text.getAttribute('font-size')) < 13)
+  .map(text => { const matrix = text.getScreenCTM();
+    return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(matrix.b, matrix.d); })"""
 NOTHING_KEPT = "() => !Object.keys(localStorage).some(key => key.startsWith('rlbench '))"
 TURN = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 250))))"""
 
@@ -52,6 +61,11 @@ def check_no_holes(page, gap=10):
         above = row[0]["bottom"]
 
 
+def side_box(page):
+    page.evaluate(TURN)
+    return page.evaluate(SIDE)
+
+
 def forget(page):
     page.evaluate("() => localStorage.clear()")
 
@@ -68,6 +82,57 @@ def test_rows_are_full_at_any_width_and_nothing_is_clipped(lab, code):
             check_no_holes(page)
             assert page.evaluate(CLIPPED) == [], (look, width)
     shot(page, "teach-light")
+
+
+def test_words_in_pictures_are_of_one_size_however_wide_the_card(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-step-iteration").click()
+    paused(page)
+    for look, size in (("explore", 1), ("teach", 1.3)):
+        lab.ask(f"wb.look({look!r})")
+        for width in (900, 1280, 1920, 2560):
+            page.set_viewport_size(dict(width=width, height=1000))
+            page.evaluate(TURN)
+            words = page.evaluate(WORDS)
+            assert len(words) > 10 and 10.4 * size < min(words) and max(words) < 12.3 * size, (look, width)
+
+
+def test_rows_have_neither_too_many_cards_nor_too_few(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-step-iteration").click()
+    paused(page)
+    page.set_viewport_size(dict(width=2560, height=1000))
+    assert max(len(row) for row in rows_of(geometry(page)["cards"])) <= 5
+    lab.ask("wb.look('teach')")
+    for width in (1280, 1440):
+        page.set_viewport_size(dict(width=width, height=1000))
+        assert [len(row) for row in rows_of(geometry(page)["cards"])] == [2, 2]
+
+
+FILL = """() => { const card = document.querySelector('.rl-card.rl-lone');
+  return card.querySelector('.rl-pane svg').getBoundingClientRect().height * 400 / 236 / card.clientWidth; }"""
+
+
+def test_a_card_alone_in_its_row_is_filled_by_its_picture(lab):
+    page = start(lab, CARTPOLE)
+    page.locator(".rl-step-iteration").click()
+    paused(page)
+    page.set_viewport_size(dict(width=1280, height=1000))
+    page.locator(".rl-card.rl-lone").first.wait_for()
+    page.evaluate(TURN)
+    assert page.evaluate(FILL) > .9
+
+
+def test_the_side_is_no_longer_than_the_cards_and_below_them_where_there_is_no_room(lab):
+    page = start(lab, CARTPOLE)
+    for look in ("explore", "debug", "compare"):
+        lab.ask(f"wb.look({look!r})")
+        page.set_viewport_size(dict(width=1920, height=1600))
+        assert side_box(page)["spill"] < 5, look
+        page.set_viewport_size(dict(width=900, height=1000))
+        side = side_box(page)
+        assert side["wide"] > 600 and (not side["shown"] or side["below"] and side["left"] < 20), look
+    forget(page)
 
 
 def test_a_card_is_dragged_sized_and_closed_and_a_reload_keeps_it(lab):
@@ -188,6 +253,46 @@ def test_looks_are_chosen_in_the_menu_and_runs_compared(lab):
     check_no_holes(page)
     shot(page, "compare-light")
     forget(page)
+
+
+def test_a_height_belongs_to_the_card_that_was_sized(lab):
+    page = start(lab, CARTPOLE)
+    forget(page)
+    grip = page.locator(".rl-view-frame > .rl-size")
+    corner = grip.bounding_box()
+    x, y = corner["x"] + 9, corner["y"] + 9
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for far in range(10, 301, 30): page.mouse.move(x + far, y + far / 3)
+    page.mouse.up()
+    page.evaluate(TURN)
+    sizes = eval(lab.ask("print(wb.layout['cards'])"))
+    assert sizes["frame"][0] > 1 and sizes["frame"][1] > 200
+    assert all(height == 0 for name, (_, height) in sizes.items() if name != "frame")
+    forget(page)
+
+
+def test_one_row_of_a_table_stands_upright_in_a_usual_card(lab):
+    page = start(lab, BENCH.format(env="rlbench/Bandit-v0", algo="bandit", more=""))
+    page.set_viewport_size(dict(width=1920, height=1000))
+    lab.ask("wb.step('step', 20)")
+    page.locator(".rl-view-targets .rl-one").wait_for()
+    [card] = [one for one in geometry(page)["cards"] if one["name"] == "targets"]
+    head, cell = (page.locator(f".rl-view-targets {part}").last.bounding_box() for part in ("th", "td"))
+    assert card["right"] - card["left"] < geometry(page)["width"] / 2.5
+    assert abs(head["y"] - cell["y"]) < 1 and cell["y"] < page.locator(".rl-view-targets .rl-text").bounding_box()["y"]
+
+
+def test_a_press_near_the_time_line_counts_as_one_on_it(lab):
+    page = start(lab, CARTPOLE)
+    lab.ask("wb.step('step', 60)")
+    page.locator(".rl-legend").wait_for()
+    box = page.locator(".rl-event .noUi-base").bounding_box()
+    before = int(lab.ask("print(wb.trainer.steps)"))
+    page.mouse.click(box["x"] + box["width"] / 3, box["y"] + box["height"] / 2 + 9)
+    moved = "before => !document.querySelector('.rl-status').innerText.includes(`steps ${before} `)"
+    page.wait_for_function(moved, arg=before)
+    assert 0 < int(lab.ask("print(wb.trainer.steps)")) < before
 
 
 MOVING = """() => [...document.querySelectorAll('.rl-root, .rl-root *')].map(part => getComputedStyle(part))

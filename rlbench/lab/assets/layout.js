@@ -1,7 +1,7 @@
 // Lays the cards around it out in full rows, and lets a person move, size and close them. The kernel holds the truth: `plan`.
 const TRACKS = 60;                                             // of a row: halves, thirds, quarters, fifths and sixths are whole
-const CARD = 400;                                              // pixels that a card of width 1 likes to have, with usual words
-const CROWDED = 1.2;                                           // wishes of a row for one of room: narrower, words in pictures are too small
+const CARD = 500;                                              // pixels that a card of width 1 likes to have, with usual words
+const CROWDED = 1.4;                                           // wishes of a row for one of room: narrower, pictures have no room for their words
 const STEP = 40, LOWEST = 120, HIGHEST = 1600, WIDEST = 4;     // pixels, pixels, pixels, cards
 const GRIP = 6;                                                // pixels that the pointer goes before a press becomes a drag
 
@@ -20,7 +20,7 @@ class Cards {
   size(card) {
     const [, width, height] = this.layout.cards.find(([name]) => name === nameOf(card)) ?? [null, 1, 0];
     const told = this.layout.cards.some(([name]) => name === nameOf(card));
-    return { width: told ? width : card.classList.contains("rl-wide") ? 2 : 1, height };
+    return { width: told ? width : card.classList.contains("rl-wide") && !card.querySelector(".rl-one") ? 2 : 1, height };
   }
   ordered() {                                                  // those that the layout names first, the others behind them
     const names = [...this.layout.cards.map(([name]) => name), ...this.model.get("names")];
@@ -81,7 +81,13 @@ function lay(page) {
   put(views, "gridTemplateRows", heights.map((height) => height ? `${height}px` : "auto").join(" "));
   views.classList.toggle("rl-laid", true);                     // `add` would count as a change each time, and be heard
   page.rows = rows;
+  page.root.style.setProperty("--rl-cards", `${views.offsetHeight}px`);     // the side ends where they do
   cards.forEach((card, i) => dress(card, i, cards.length));
+  const side = page.root.querySelector(".rl-side");
+  if (page.opening && side?.offsetParent) {                    // on a narrow page it is below the cards
+    page.opening = false;
+    side.scrollIntoView({ block: "nearest" });
+  }
   return cards;
 }
 
@@ -146,11 +152,13 @@ function moveTo(page, card, place) {
   cards.splice(place, 0, ...cards.splice(from, 1));
 }
 
-function resize(page, card, width, height) {
-  const row = page.rows.find((one) => one.includes(card)).map(nameOf);
+const rowOf = (page, card) => page.rows.find((one) => one.includes(card)).map(nameOf);
+
+function resize(page, card, width, height, row) {              // the other cards of its row give up heights of their own
   for (const one of asDraft(page).cards) {
-    if (one[0] === nameOf(card)) one[1] = within(Math.round(2 * width) / 2, .5, WIDEST);
-    if (height !== null && row.includes(one[0])) one[2] = height && within(Math.round(height / STEP) * STEP, LOWEST, HIGHEST);
+    const own = one[0] === nameOf(card);
+    if (own) one[1] = within(Math.round(2 * width) / 2, .5, WIDEST);
+    if (height !== null && row.includes(one[0])) one[2] = own && height ? within(Math.round(height / STEP) * STEP, LOWEST, HIGHEST) : 0;
   }
 }
 
@@ -200,11 +208,11 @@ function drag(page, card, event) {
 
 function stretch(page, card, event) {
   event.preventDefault();
-  const box = card.getBoundingClientRect(), { width } = page.size(card);
+  const box = card.getBoundingClientRect(), { width } = page.size(card), row = rowOf(page, card);
   held(page, event, (now) => {
     const [x, y] = [now.clientX - event.clientX, now.clientY - event.clientY];
     const height = Math.abs(y) < STEP / 2 ? null : box.height + y;
-    resize(page, card, width * (box.width + x) / box.width, height);
+    resize(page, card, width * (box.width + x) / box.width, height, row);
     lay(page);
   }, () => { told(page, card); send(page); });
 }
@@ -229,7 +237,7 @@ function sizeBy(page, card, key) {
   const sizes = { ArrowLeft: [width - .5, null], ArrowRight: [width + .5, null], ArrowUp: [width, tall - STEP], ArrowDown: [width, tall + STEP],
     Home: [card.classList.contains("rl-wide") ? 2 : 1, 0] };
   if (!sizes[key]) return false;
-  gliding(page, () => { resize(page, card, ...sizes[key]); lay(page); });
+  gliding(page, () => { resize(page, card, ...sizes[key], rowOf(page, card)); lay(page); });
   return true;
 }
 
@@ -250,6 +258,7 @@ function turnSide(page, button) {
   const open = page.root.querySelector(".rl-side").offsetParent !== null;
   page.draft = { ...page.layout, side: open ? "shut" : "open" };
   button.setAttribute("aria-expanded", String(!open));
+  page.opening = !open;
   send(page);
 }
 
@@ -275,11 +284,11 @@ function adopt(root, model, signal) {
   let asked = false;
   const soon = () => { if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; if (root.isConnected && page.views) lay(page); }); } };
   const follow = () => { root.style.setProperty("--rl-size", page.layout.size ?? 1); soon(); };
-  const concerns = ({ target }) => [target, target.parentElement].includes(page.views) || target.querySelector(".rl-card-title");
+  const concerns = ({ target }) => [target, target.parentElement].includes(page.views) || target.querySelector(".rl-card-title") || target.classList.contains("rl-table-scroll");
   const seen = new MutationObserver((changes) => { if (changes.some(concerns)) soon(); });   // a picture is none of its business
   seen.observe(page.views, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });
   const wide = new ResizeObserver(soon);
-  wide.observe(page.views);
+  for (const part of root.querySelectorAll(".rl-views, .rl-side")) wide.observe(part);
   const keeping = () => keep(model);
   model.on("change:plan", follow);
   model.on("change:names", soon);

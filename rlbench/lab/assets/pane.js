@@ -27,6 +27,15 @@ function becomeWithin(place, next) {
   for (const node of before.slice(after.length)) node.remove();
 }
 
+// Words keep their size whatever the size of the picture: how many pixels one of its own has
+function measure(el) {
+  const picture = el.querySelector(":scope > svg"), box = picture?.viewBox?.baseVal;
+  if (!box?.width || !picture.clientWidth) return;
+  const zoom = Math.min(picture.clientWidth / box.width, picture.clientHeight / box.height).toFixed(2);
+  if (el.style.getPropertyValue("--rl-zoom") !== zoom) el.style.setProperty("--rl-zoom", zoom);
+}
+const sizes = new ResizeObserver((seen) => { for (const { target } of seen) measure(target); });
+
 function initialize({ model }) {
   model.on("msg:custom", receive);
   return () => model.off("msg:custom", receive);
@@ -45,7 +54,9 @@ function render({ model, el, signal }) {
     if (picture) el.setAttribute("role", "img");
     else el.removeAttribute("role");
     el.style.aspectRatio = box ? `${box.width} / ${box.height}` : "";    // a new picture of the same shape moves nothing around it
+    const shaped = el.classList.contains("rl-shaped");
     el.classList.toggle("rl-shaped", Boolean(box));
+    if (box && !shaped) sizes.observe(el);
   };
   const show = (html) => {                                     // the newest wins; the page draws at its own rate
     next = html;
@@ -62,6 +73,7 @@ function render({ model, el, signal }) {
   model.on("change:label", name);
   places.set(key, (places.get(key) ?? new Set()).add(show));
   signal.addEventListener("abort", () => {
+    sizes.unobserve(el);
     model.off("change:_dom_classes", reveal);
     model.off("change:html", rest);
     model.off("change:label", name);

@@ -76,6 +76,7 @@ class Table {
     this.count.textContent = total ? `${(start + 1).toLocaleString("en")}–${(start + rows.length).toLocaleString("en")} of ${total.toLocaleString("en")}` : none;
     this.back.disabled = start === 0;
     this.on.disabled = start + rows.length >= total;
+    this.table.parentElement.classList.toggle("rl-one", !this.filter && total === 1);      // one row stands upright
     this.drawHead(order, get("down"));
     this.fit(rows.length, rows[0]?.length ?? 0);
     rows.forEach((row, at) => this.fill(this.body.children[at], row, at));

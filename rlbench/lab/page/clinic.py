@@ -18,6 +18,7 @@ from ..pictures.drawing import BLUE, ORANGE, span_of
 from .fields import caption_html, outcome_html, panel
 from ..pictures.figures import Picture, cover
 from ..time.journal import keyword_text
+from ...training.doctor.diagnosis import CHECKS
 
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #5d676388
 STRETCHES = 300
@@ -34,12 +35,21 @@ def thinned(values): # (n,)
 FILLS = BLUE, ORANGE
 ROW = 14       # pixels between two names
 
+SERIES_ALONG = {"so many steps": "steps", "steps before": "steps", "return": "episodes", "episode": "episodes",
+          "first step": "episodes", "steps": "episodes", "kl": "updates"}
+
+def across_words(numbers): # {what: (n,)}
+    "What stands beside each other in series, by the name of the first"
+    first = next(iter(numbers))
+    return next((words for part, words in SERIES_ALONG.items() if part in first), "rows") + ", the first at the left"
+
+# %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #5dcbcfb5
 def sheet_of(numbers): # {what: (n,)}
     "Series of numbers, one after another, below their names"
     shown = [(name, *thinned(values), fill) for (name, values), fill in zip(numbers.items(), FILLS)]
     above = ROW * len(shown)
     picture = Picture(240, 116 + above)
-    ax = picture.axes(30, top=8 + above, xlabel="one after another")
+    ax = picture.axes(30, top=8 + above, xlabel=across_words(numbers))
     for name, x, y, fill in shown:
         for style in ("-", ".") if len(x) < 40 else ("-",):
             [curve] = ax.plot(x, y, style, color=fill, linewidth=1)
@@ -73,7 +83,8 @@ def finding_html(finding, numbers):
 # %% ../../../nbs/8_lab/5_page/21_clinic.ipynb #7dabe0d9
 def found_words(diagnosis):
     "How much was found, in words"
-    if not diagnosis: return "nothing was found"
+    if not diagnosis:
+        return f"none of {len(CHECKS)} checks found anything wrong"
     many = "one thing" if len(diagnosis) == 1 else f"{len(diagnosis)} things, the likeliest first"
     return f"after {diagnosis.evidence.trainer.steps:,} steps: {many}"
 

@@ -323,7 +323,12 @@ def settings_html(apart): # {section.name: (here, there)}
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #616c55c0
 def parted_html(pair):
     "The first event in which two runs differ, in words"
-    return f"<p>{html.escape(pair.words)}</p>"
+    later = ", then not compared" if pair.lost else ""
+    alike = f"alike for {pair.events:,} events since the fork"
+    if not pair.parted: return f"<p>{alike}{later}</p>"
+    here, there = (html.escape(event.text if event else "nothing") for event in pair.parted)
+    then = f"{here}, with other results in each" if here == there else f"in hand: {here}; in the fork: {there}"
+    return f"<p>{alike if pair.events else 'different from the first event on'}; then {then}</p>"
 
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #8e8a6ff7
 def typed_settings(text):

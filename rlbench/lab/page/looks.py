@@ -56,7 +56,7 @@ EXPLORE = BARE | dict(away=AWAY)
 
 LESSON = ["learn", "switches", "time", "stops", "fork", "doctor", "explain", "judge", "settings", "files", "deeds",
           "cards", "looks", "keys"]
-SEEN = dict(frame=[1.5, 0], values=[1.5, 0], chain=[1.5, 0], bandit=[2, 0], curve=[1.5, 0], actions=[1.5, 0])
+SEEN = dict(frame=[1, 0], values=[1, 0], chain=[1, 0], bandit=[2, 0], curve=[1, 0], actions=[1, 0])
 TEACH = BARE | dict(cards=SEEN, others=False, hidden=LESSON, size=1.3, side="shut")
 
 DEBUG = BARE | dict(cards=dict(curve=[1, 0], update=[1, 0], gradients=[1, 0], targets=[2, 0], buffer=[2, 0]),

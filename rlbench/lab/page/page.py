@@ -22,7 +22,7 @@ from .controls import Clock, Controls, StatusLine, counters, summary
 from ..views.density_views import DensityView
 from ..views.evaluations import EvaluationCurve
 from .explainer import JudgePanel, MeaningPanel
-from .fields import FilesPanel, SettingsPanel, panel
+from .fields import FilesPanel, SettingsPanel, panel, problem_html
 from .flame import TimePanel
 from .fork_views import FORK_VIEWS, ForksPanel, fork_views
 from .hand_panel import HandPanel
@@ -90,9 +90,15 @@ def players_text(trainer):
     return ", ".join(f"{who}: {name}" for who, name in names.items())
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #34648a41
+def env_title(env): # VecEnv
+    "The name of an environment; of one that a nameless function makes, its id or its class"
+    if env.id != "<lambda>": return str(env.id)
+    spec = getattr(env.single, "spec", None)
+    return spec.id if spec else type(env.single.unwrapped).__name__
+
 def heading_html(trainer):
     "The title of the page"
-    env = html.escape(str(trainer.env.id))
+    env = html.escape(env_title(trainer.env))
     copies = f"{trainer.env.num_envs} environment{'s' * (trainer.env.num_envs > 1)}"
     more = html.escape(f"{players_text(trainer)} · seed {trainer.settings.seed} · {copies}")
     return f"<div class='rl-title'>{env}<span>{more}</span></div>"
@@ -101,7 +107,7 @@ def heading_html(trainer):
 def heading_text(trainer, who):
     "The line above the stored picture"
     counts = [f"{name} {count}" for name, count in counters(trainer, who)]
-    return f"{trainer.env.id}, {players_text(trainer)}: {' · '.join(counts)}"
+    return f"{env_title(trainer.env)}, {players_text(trainer)}: {' · '.join(counts)}"
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #16d8cfe0
 class Toggles:
@@ -187,7 +193,7 @@ class Complaint:
         self.passing = passing
         self.trace = trace
         below = f"<pre>{html.escape(trace)}</pre>" if trace else ""
-        self.widget.value = f"<b>{html.escape(title)}</b>{below}"
+        self.widget.value = f"{problem_html(title, 'b')}{below}"
         reveal(self.widget)
 
     def clear(self):

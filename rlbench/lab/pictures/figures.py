@@ -246,12 +246,12 @@ def still_marks(ax):
     for tick, word in zip(across, tick_words(across)):
         [(x, _)] = ax.places(np.array([(tick, ax.ylim[0])]))
         sheet.pen.line((x, top, x, bottom), "faint", .7)
-        if ax.xlabel: sheet.text(x, bottom + 3, word, "ma", FINE_PRINT)
+        if ax.xlabel: sheet.text(x, bottom + 4, word, "ma", FINE_PRINT)
     for tick, word in zip(upward, heights):
         [(_, y)] = ax.places(np.array([(ax.xlim[0], tick)]))
         sheet.pen.line((left, y, right, y), "faint", .7)
         sheet.text(left - 4, y, word, "rm", FINE_PRINT)
-    sheet.text((left + right) / 2, bottom + 15, ax.xlabel, "ma", FINE_PRINT + 1)
+    sheet.text((left + right) / 2, bottom + 17, ax.xlabel, "ma", FINE_PRINT + 1)
     place = (ax.left - 30, 2) if top <= 20 else (left, top - 14)    # of axes below others: clear of their numbers
     sheet.text(*place, ax.ylabel, "la", FINE_PRINT + 1)
     return sheet.marks

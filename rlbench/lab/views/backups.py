@@ -21,7 +21,7 @@ from ...core.batch import as_numpy, columns
 from ...core.state import snapshot
 from ...envs.actions import action_names
 from ...envs.tabular import model_of
-from ..pictures.drawing import VIRIDIS, draw_horizontal_bars, short
+from ..pictures.drawing import AMOUNT, draw_horizontal_bars, short
 from ..pictures.scene import Sheet, width_of
 from .value_views import countable, layout_of
 from .views import View, has_discrete_actions
@@ -294,7 +294,7 @@ class TraceView(StatesView):
         high = float(sums.max())
         self.said = f"{np.count_nonzero(sums):,} states have a trace, the largest is {short(high)}"
         at = int(trainer.obs[self.who][0])
-        self.show(grid_image(self.layout, sums, None, at, (0, max(1., high)), name="trace"), moving)
+        self.show(grid_image(self.layout, sums, None, at, (0, max(1., high)), AMOUNT, name="trace"), moving)
 
 # %% ../../../nbs/8_lab/2_views/24_backups.ipynb #6c80d3fa
 def tried_in(known, layout):
@@ -314,7 +314,7 @@ def draw_model_list(sheet, known, names):
         after = "end" if row.term else f"s {row.next_obs}"
         words = f"s {row.obs}, {names[int(row.act)]} → r {short(float(row.rew))}, {after}"
         sheet.text(10, 8 + i * 18, words, size=10)
-        sheet.text(390, 8 + i * 18, f"{int(row.age):,} steps ago", "ra", 9)
+        sheet.text(390, 8 + i * 18, f"{int(row.age):,} steps ago", "ra")
 
 # %% ../../../nbs/8_lab/2_views/24_backups.ipynb #a0c48f5e
 class ModelView(StatesView):
@@ -342,7 +342,7 @@ class ModelView(StatesView):
         "Picture of a model where states lie in a plane"
         tried, age = tried_in(known, self.layout)
         limits = 0, max(1., float(np.nanmax(age, initial=1)))
-        return grid_image(self.layout, age, tried, at, limits, VIRIDIS[::-1], name="steps ago")
+        return grid_image(self.layout, age, tried, at, limits, AMOUNT[::-1], name="steps ago")
 
 # %% ../../../nbs/8_lab/2_views/24_backups.ipynb #42952189
 class QueueView(View):

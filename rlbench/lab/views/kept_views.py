@@ -92,7 +92,7 @@ class UnitView(View):
         rows = np.vstack([self.story.points, (trainer.updates, now, now, now)])
         self.limits = cover(self.limits, 0., rows[:, 3].max(), room=.25)
         sheet = Sheet()
-        draw_story(sheet, (8, 8, 392, 228), "counts as 1:", rows, self.limits)
+        draw_story(sheet, (8, 8, 392, 228), "rewards are divided by", rows, self.limits)
         self.said = f"a reward of {short(now)} counts as 1"
         self.show(sheet, moving)
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...envs.tabular import best_actions, evaluate_policy, model_of, solve
 from .bandit_views import Payouts, moves_of
 from .chain_views import lies_in_line, visits
-from ..pictures.drawing import short
+from ..pictures.drawing import AMOUNT, short
 from ..pictures.figures import Picture, cover
 from .value_views import countable, layout_of, shape_of_world
 from .views import View, usual_span
@@ -165,7 +165,7 @@ class VisitsMap(View):
             return self.blank("no step is stored yet", moving)
         at = int(trainer.obs[self.who][0])
         share = 100 * counts / counts.sum()
-        image = grid_image(self.layout, share, None, at, (0, share.max()), theme=self.theme)
+        image = grid_image(self.layout, share, None, at, (0, share.max()), AMOUNT, self.theme, name="percent")
         self.show(image, moving)
         seen = counts[~self.layout.closed]
         states = f"{(seen > 0).sum()} of {len(seen)} states, most in state {counts.argmax()}"

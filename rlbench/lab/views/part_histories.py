@@ -14,11 +14,10 @@ import numpy as np
 from ...core.batch import as_numpy, columns
 from ..pictures import widgets
 from ..pictures.components import styled
-from .density_views import PALE
 from ..pictures.drawing import level
 from ..pictures.figures import cover
-from ..pictures.scene import Sheet
-from .updates import part_box
+from ..pictures.scene import Line, Sheet
+from .updates import part_box, role_of
 from .views import View
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #db501145
@@ -160,9 +159,10 @@ def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pi
     x = left + share * (right - left)
     low, middle, high = level(np.nan_to_num(np.array(band)), *limits, floor, roof)
     there, back = np.column_stack([x, high]), np.column_stack([x, low])[::-1]
-    sheet.pen.polygon(np.concatenate([there, back]), PALE)
-    sheet.pen.line(np.column_stack([x, middle]), "number", 2)
-    if len(told) == 1: sheet.pen.dots(np.column_stack([x, middle]), "number", 6)
+    role = role_of(name)
+    sheet.marks.append(Line(np.concatenate([there, back]), role, kind="area", alpha=.3))
+    sheet.pen.line(np.column_stack([x, middle]), role, 2)
+    if len(told) == 1: sheet.pen.dots(np.column_stack([x, middle]), role, 6)
     sheet.pen.line((left, floor, right, floor), "faint")
     if limits[0] < 0 < limits[1]:
         zero = level(0., *limits, floor, roof)

@@ -68,8 +68,8 @@ def draw_rows_used(sheet, memory, index):
     "A strip with a line for every row of the memory that was used"
     sheet.text(8, 221, "rows used: oldest", "lm")
     sheet.text(392, 221, "newest", "rm")
-    sheet.pen.rectangle((100, 214, 350, 228), None, "faint")
-    places = np.unique((102 + 246 * ages_shown(memory, index)).astype(int))
+    sheet.pen.rectangle((126, 214, 342, 228), None, "faint")
+    places = np.unique((128 + 212 * ages_shown(memory, index)).astype(int))
     ticks = [[(x, 215), (x, 227), (np.nan, np.nan)] for x in places]
     sheet.pen.line(ticks, "here")
 
