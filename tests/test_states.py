@@ -11,7 +11,7 @@ from rlbench.core.words import ConfigError
 from rlbench.envs.tabular import model_of, solve
 from rlbench.lab.views.hindsight_view import HindsightView
 from rlbench.lab.pictures.scene import Line, Window, Words, width_of
-from rlbench.lab.views.pins import Pin, Pins, pin, pins_of
+from rlbench.lab.views.pins import Pin, Pins, opinion, pin, pins_of
 from rlbench.lab.views.pins_view import PinsView, Stories
 from rlbench.lab.views.rollouts import rollout_from
 from rlbench.training.doctor.evidence import beliefs
@@ -276,3 +276,57 @@ def test_where_nobody_can_be_put_the_page_says_so(bench):                       
     assert wb.pin(who="runner") == "1" and view(wb, "pins").text() == "no state is pinned"
     with pytest.raises(ConfigError, match="which behaviour"):
         wb.pin()
+
+
+def noted(wb):
+    "What pins and evaluations hold: (updates of the pin, steps of the greedy evaluations)"
+    return wb.pins["p"].updates.tolist(), [one.steps for one in wb.evaluations["greedy"]]
+
+
+def test_what_is_remembered_happened_on_the_way_to_here(bench, tmp_path):               # noqa: F811
+    wb = bench(views=["curve"], driver="sync", n_steps=16, num_envs=1)
+    wb.step("step", 32).pin(name="p")
+    wb.pins.share = .9
+    first = wb.trainer.updates
+    wb.evaluate(episodes=1)
+    branch_at = wb.timeline.at
+    wb.step("step", 100).evaluate(episodes=1)
+    held = noted(wb)
+    assert held[0][0] == first and len(held[0]) > 2 and held[1] == [32, 132]
+
+    wb.rewind(branch_at)
+    assert noted(wb) == ([first], [32])
+    one = wb.pins["p"]
+    thought = {first: one.values[0]}
+    wb.trainer.watchers.append(lambda run, _: thought.update({run.updates: opinion(run.actors["agent"], one.obs)[0]}))
+    wb.set(lr=1e-9).step("step", 120)                    # past where the other branch was evaluated
+    assert len(one.story) > 2 and noted(wb)[1] == [32]
+    assert [thought[at] for at in one.updates] == one.values.tolist()
+    wb.evaluate(episodes=1)
+    assert noted(wb)[1] == [32, 152]
+    here = wb.timeline.at
+
+    wb.rewind(wb.timeline.ways[0].end, branch=1)         # where it was abandoned, all is as it was
+    assert noted(wb)[1] == held[1] and set(held[0]) <= set(noted(wb)[0])
+    wb.rewind(here, branch=2)
+    wb.beside("other", lr=.1)
+    wb.step("step", 50).evaluate(episodes=1)
+    wb.go_on("other")
+    assert noted(wb)[1] == [32, 152]
+    wb.go_on("run")
+    assert noted(wb)[1] == [32, 152, 202]
+    wb.drop("other")
+    wb.save(tmp_path / "run.rlb").load(tmp_path / "run.rlb")
+    assert noted(wb) == ([wb.trainer.updates], [])       # from a file: nobody knows what was before
+    wb.reset()
+    assert noted(wb) == ([0], [])
+
+
+def test_a_pin_that_is_younger_than_where_one_goes_is_asked_there(bench):               # noqa: F811
+    wb = bench(views=["curve"], driver="sync", n_steps=16)
+    wb.step("step", 200).pin(name="p")
+    tree = wb.snapshot()
+    wb.rewind("step", -150)
+    assert wb.pins["p"].updates.tolist() == [wb.trainer.updates]
+    wb.set(lr=.1).step("step", 10).rewind(tree)          # no way leads there: what was known of this one is nothing
+    assert wb.pins["p"].updates.tolist() == [wb.trainer.updates]

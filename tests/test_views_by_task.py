@@ -276,12 +276,14 @@ def test_a_beat_that_is_none_is_refused(steps):
     assert evaluations_of(trainer).every is None
 
 
-def test_another_run_takes_the_beat_and_not_what_was_found():
+def test_another_run_takes_the_beat_and_what_was_found_on_the_common_way():
     player = Player(Trainer("CartPole-v1", "ppo", seed=0, num_envs=2, n_steps=16), "sync")
     player.ask(lambda: evaluate_every(player.trainer, 50))
     player.beside("other", lr=.1)
     player.step("step", 40)
+    assert len(evaluations_of(player.trainer)["greedy"]) == 2
     player.go_on("other")
     assert isinstance(evaluations_of(player.trainer), Evaluations)
-    assert evaluations_of(player.trainer).every == 50 and not evaluations_of(player.trainer)["greedy"]
+    assert evaluations_of(player.trainer).every == 50
+    assert [one.steps for one in evaluations_of(player.trainer)["greedy"]] == [0]
     player.close()

@@ -19,11 +19,11 @@ from ...core.settings import check_function, fits
 from ...core.words import ConfigError, unknown
 from ...envs.env import EnvProblem
 from .breakpoints import Breakpoints, NotANumber, spoilt_weights
-from ..views.evaluations import pass_evaluations
+from ..views.evaluations import evaluations_of, pass_evaluations
 from .forks import Forks
 from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
-from ..views.pins import pass_pins
+from ..views.pins import pass_pins, pins_of
 from .not_finite import cause
 from .timeline import (BITS_OF, Timeline, done_before, marks_on, root_of, start_again,
                                            timeline_of_fork)
@@ -365,12 +365,14 @@ def gone(player, go):
     player.stop("idle")
     Owner.adopt(player, player.trainer)
     player.forks.go_back()
+    for watch in pins_of(player.trainer), evaluations_of(player.trainer): watch.look(player.trainer)
     player.screen.take(player.trainer)
 
 def put_where(player, tree):
     "At rest, where a snapshot was taken; nobody is compared with a run of which no way leads there"
     text = "# here the run was put where a snapshot had been taken: no line repeats that"
     def restore(trainer): trainer.restore(tree)
+    for watch in pins_of(player.trainer), evaluations_of(player.trainer): watch.forget()
     gone(player, lambda timeline: timeline.do(restore, text))
     player.forks.lose(player.timeline.at)
 
@@ -416,7 +418,7 @@ def let_go(player, name):
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #82e1be2b
 def pass_watches(former, trainer):
-    "What was asked of one trainer goes on with another: pinned states, and the beat of evaluations"
+    "What was asked of one trainer goes on with another: pinned states, and evaluations"
     pass_pins(former, trainer)
     pass_evaluations(former, trainer)
 
@@ -553,11 +555,12 @@ class Rememberer(Placed, Stepper):
 
     def adopt(self, trainer, lines=None, file=None):
         "From now on another trainer, and a timeline of what happens to it; as for Timeline"
-        if self.forks:
-            self.forks.close()
-            pass_watches(self.trainer, trainer)
+        before = self.forks
+        former = before and self.trainer
+        if before: before.close()
         super().adopt(trainer)
         self.forks = Forks(Timeline(trainer, lines, file, self.budget))
+        if before: pass_watches(former, trainer)
         take_in_hand(self, trainer)
 
     def close(self):

@@ -62,6 +62,7 @@ class Branch:
         self.after = after          # deeds of its parent before that
         self.lines = lines          # of code that lead to where it begins, if it comes from outside
         self.fresh = False          # whether that is the start of a run
+        self.token = object()       # what is noted along it keeps this
         self.marks = bytearray()    # of its own events
         self.deeds, self.flags = [], []     # in the order in which they were done and planted
         self.places = []            # events before each snapshot; its `shelf` holds them
@@ -347,6 +348,7 @@ class Chronicle(Trail):
         self.file = origin.file if origin else file
         self.stamp = origin.stamp if origin else stamp_of(file)
         trainer.watchers.append(self.note)
+        trainer.way = lambda: {branch.token: at for branch, at, _ in self.path}
 
     def close(self):
         "Watch no more"
