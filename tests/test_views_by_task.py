@@ -332,9 +332,11 @@ def test_terms_keep_their_curve_and_bars_where_one_goes_back_or_loads(tmp_path):
 
 
 def test_a_trace_of_values_knows_the_step_of_its_episode():
-    angle = gym.spaces.Box(-9, 9, (1,))
-    trainer = Trainer(lambda: gym.wrappers.TransformObservation(gym.make("CartPole-v1"), lambda obs: obs[2:3], angle),
-                      "ppo", seed=0, n_steps=16)
+    def angle():
+        pole = gym.make("CartPole-v1")
+        return gym.wrappers.TransformObservation(pole, lambda obs: obs[2:3], gym.spaces.Box(-9, 9, (1,)))
+
+    trainer = Trainer(angle, "ppo", seed=0, n_steps=16)
     trainer.until("step", 3)
     view = ValueTrace(trainer, "agent")
     view.draw(trainer, moving=False)

@@ -144,7 +144,7 @@ class RunState(RunNotes):
         self.lost = None                                  # Lost, where the environment is not where the run is
         self.streaming = [learner for learner in learners.values() if learner.settings.streaming]
         self.moved = lambda: False                        # whether another thread than ours moves it now
-        self.way = dict                                   # way() to here: {stretch: events of it}, where one is kept
+        self.way = {object(): 0}.copy                     # way() to here: {stretch: events of it}
 
     @property
     def broken_off(self):

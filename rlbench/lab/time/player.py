@@ -365,14 +365,15 @@ def gone(player, go):
     player.stop("idle")
     Owner.adopt(player, player.trainer)
     player.forks.go_back()
-    for watch in pins_of(player.trainer), evaluations_of(player.trainer): watch.look(player.trainer)
+    pins_of(player.trainer).ask(player.trainer)
+    evaluations_of(player.trainer).look(player.trainer)
     player.screen.take(player.trainer)
 
 def put_where(player, tree):
     "At rest, where a snapshot was taken; nobody is compared with a run of which no way leads there"
     text = "# here the run was put where a snapshot had been taken: no line repeats that"
     def restore(trainer): trainer.restore(tree)
-    for watch in pins_of(player.trainer), evaluations_of(player.trainer): watch.forget()
+    for branch, *_ in player.timeline.path: branch.token = object()
     gone(player, lambda timeline: timeline.do(restore, text))
     player.forks.lose(player.timeline.at)
 

@@ -285,6 +285,8 @@ class Trail:
         self.at = origin.at if origin else 0        # events of the run up to here
         self.done = origin.done if origin else 0    # deeds of the branch up to here
         self.begin(origin and origin.branch, lines)
+        before = trainer.way
+        trainer.way = lambda: before() | {branch.token: at for branch, at, _ in self.branch.path(self.at)}
 
     def begin(self, parent, lines=()):
         "A new branch from here on; without a parent it comes from outside, where `lines` lead"
@@ -348,7 +350,6 @@ class Chronicle(Trail):
         self.file = origin.file if origin else file
         self.stamp = origin.stamp if origin else stamp_of(file)
         trainer.watchers.append(self.note)
-        trainer.way = lambda: {branch.token: at for branch, at, _ in self.path}
 
     def close(self):
         "Watch no more"

@@ -18,7 +18,7 @@ from ..pictures import widgets
 from ..pictures.components import button, reveal, styled
 from ..pictures.drawing import span_of
 from ..pictures.figures import Picture, cover
-from .pins import Kept, is_kin, place_of
+from .pins import Notes, spot_of
 from .views import View
 from ...training.evaluate import evaluate
 
@@ -28,7 +28,7 @@ class Found(NamedTuple):
     steps: int      # of the run
     by: dict        # {behaviour: Evaluation}
     seconds: float  # that it took
-    place: tuple    # (stretch, events of it) of the run
+    spot: tuple     # (stretch, events of it) of the run
 
 # %% ../../../nbs/8_lab/2_views/30_evaluations.ipynb #eb64634d
 BOTH_WAYS = ("greedy", "exploring")
@@ -42,7 +42,7 @@ class Evaluations(dict):
     before = 0          # environment steps at the last event
 
     def __init__(self):
-        super().__init__({way: Kept() for way in BOTH_WAYS})
+        super().__init__({way: Notes() for way in BOTH_WAYS})
 
     def __call__(self, trainer, event):
         if not event.steps: return
@@ -64,16 +64,12 @@ class Evaluations(dict):
         kept = self[BOTH_WAYS[not greedy]]
         kept.look(trainer, trainer.steps)
         if len(kept) == self.most: del kept[::2]
-        kept.note(Found(trainer.steps, by, perf_counter() - start, place_of(trainer)))
+        kept.note(Found(trainer.steps, by, perf_counter() - start, spot_of(trainer)))
         return kept[-1]
 
     def look(self, trainer):
         "Somebody has gone elsewhere: what was found on the way there"
         for kept in self.values(): kept.look(trainer, trainer.steps)
-
-    def forget(self):
-        "What was found before is of another run"
-        self.update({way: Kept() for way in BOTH_WAYS})
 
     def told(self, way, who, steps):
         "(n, 3) steps, mean and deviation of what is known of a way to play, up to a step"
@@ -123,7 +119,6 @@ def pass_evaluations(old, new):
     if not any(one is found for one in old.watchers): return
     old.watchers = [one for one in old.watchers if one is not found]
     new.watchers.append(found)
-    if not is_kin(old, new): found.forget()
     found.look(new)
     found.before = new.steps
 
