@@ -81,8 +81,10 @@ class Paid(gym.Env):
 @pytest.mark.parametrize("env, algo", [("rlbench/RepeatAfterMe-v0", "dqn"), ("rlbench/FrozenLake-v0", "ppo"),
                                        ("rlbench/FrozenLake-v0", "stream_ac"), ("CartPole-v1", "dqn")])
 def test_where_nothing_could_be_measured_that_is_said(env, algo):
-    found = value_against_return(Trainer(env, algo, seed=0), episodes=1, longest=3)
+    trainer = Trainer(env, algo, seed=0)
+    found = value_against_return(trainer, episodes=1, longest=3, unseen=.1)
     assert found.left_out and repr(found).startswith("Hindsight(nothing: all ")
+    assert "of a return is the value at a cut" in repr(value_against_return(trainer, episodes=1, longest=3))
 
 
 PARTS = dict(
@@ -330,3 +332,43 @@ def test_a_pin_that_is_younger_than_where_one_goes_is_asked_there(bench):       
     assert wb.pins["p"].updates.tolist() == [wb.trainer.updates]
     wb.set(lr=.1).step("step", 10).rewind(tree)          # no way leads there: what was known of this one is nothing
     assert wb.pins["p"].updates.tolist() == [wb.trainer.updates]
+
+
+class Nothing(gym.Env):
+    "Thirty steps that pay nothing"
+    observation_space = gym.spaces.Box(0, 1, (1,))
+    action_space = gym.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.full(1, self.t / 30, np.float32), 0., self.t >= 30, False, {}
+
+
+@pytest.mark.parametrize("algo", ["sac", "tqc", "crossq"])
+def test_entropy_counts_in_the_return_as_it_does_in_the_value(algo):
+    trainer = Trainer(Nothing, algo, seed=0, ent_coef=.2, learning_starts=100, batch_size=64, hidden=(32,))
+    trainer.until("update", 5)
+    found = value_against_return(trainer, episodes=3)
+    gamma, alpha = trainer.learner.algo.gamma, .2
+    assert found.bonus == pytest.approx(found.returns.mean()) and found.bonus > 0 and not found.greedy
+    least, most = (alpha * ent * (1 - gamma**29) / (1 - gamma) * gamma for ent in (0, np.log(2)))
+    assert least < found.returns.max() < 1.05 * most     # of an action in [-1, 1] at most log 2 nats, by samples
+    assert found.returns[-1] == 0 and "for entropy" in repr(found)
+
+
+@pytest.mark.parametrize("env, algo", [("Pendulum-v1", "sac"), ("MountainCar-v0", "dqn")])
+def test_value_against_return_is_at_hand_where_every_episode_is_cut(env, algo):
+    trainer = Trainer(env, algo, seed=0, learning_starts=50, batch_size=16, hidden=(16,)).run(steps=60)
+    found = value_against_return(trainer, episodes=2)
+    assert len(found.values) == 100 and found.left_out == 300
+    assert found.unseen == pytest.approx(.99**151) and "22% of a return is the value at a cut" in repr(found)
+    assert len(value_against_return(trainer, episodes=1, unseen=1.).values) == 200
+    assert len(value_against_return(trainer, episodes=1, unseen=.1).values) == 0
+    for wrong in (-.1, 2, "all"):
+        with pytest.raises(ValueError, match="unseen = .*expected a share"):
+            value_against_return(trainer, episodes=1, unseen=wrong)
