@@ -8,7 +8,7 @@ import pytest
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
-from rlbench.envs.tabular import model_of, solve
+from rlbench.envs.tabular import evaluate_policy, model_of, solve
 from rlbench.lab.views.hindsight_view import HindsightView
 from rlbench.lab.pictures.scene import Line, Window, Words, width_of
 from rlbench.lab.views.pins import Pin, Pins, opinion, pin, pins_of
@@ -372,3 +372,34 @@ def test_value_against_return_is_at_hand_where_every_episode_is_cut(env, algo):
     for wrong in (-.1, 2, "all"):
         with pytest.raises(ValueError, match="unseen = .*expected a share"):
             value_against_return(trainer, episodes=1, unseen=wrong)
+
+
+@pytest.mark.parametrize("algo", ["td", "td_lambda", "linear_td"])
+def test_who_learns_values_of_a_given_policy_rolls_that_out(algo):
+    trainer = Trainer("FrozenLake-v1", algo, seed=0)
+    model = model_of(trainer.env.single)
+    gamma = trainer.learner.algo.gamma
+    exact = evaluate_policy(model, np.full((16, 4), .25), gamma)[9]
+    found = rollout_from(trainer, 9, times=2000, steps=500)
+    assert exact > .05 and abs(found.mean - exact) < 2 * found.reach
+
+
+def test_pin_and_rollout_mean_the_same_value():
+    trainer = Trainer("FrozenLake-v1", "sarsa", seed=0).run(steps=3000)
+    pin(trainer, 9, "here")
+    assert rollout_from(trainer, 9).val[0] == pins_of(trainer)["here"].values[-1]
+
+
+@pytest.mark.parametrize("env, algo", [("Blackjack-v1", "qlearning"), ("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"))])
+def test_where_the_run_is_a_copy_of_it_plays_on(env, algo):
+    trainer = Trainer(env, algo, seed=0, num_envs=2)
+    trainer.until("step", 5)
+    before = trainer.snapshot()
+    who = list(trainer.actors)[0]
+    found = rollout_from(trainer, who=who, times=20, steps=5)
+    assert same(trainer.snapshot(), before) and np.array_equal(found.rows.obs[0], trainer.obs[who][0])
+    again = rollout_from(trainer, who=who, times=1, steps=5)
+    assert found.ret == again.ret and len(found.returns) == 20
+    if env == "Blackjack-v1": assert len(np.unique(found.returns)) > 1
+    with pytest.raises(ValueError, match="cannot be put into a state that is shown"):
+        rollout_from(trainer, trainer.obs[who][0], who=who)
