@@ -403,3 +403,12 @@ def test_where_the_run_is_a_copy_of_it_plays_on(env, algo):
     if env == "Blackjack-v1": assert len(np.unique(found.returns)) > 1
     with pytest.raises(ValueError, match="cannot be put into a state that is shown"):
         rollout_from(trainer, trainer.obs[who][0], who=who)
+
+
+def test_how_far_a_pin_is_from_the_truth_is_a_number(bench):                           # noqa: F811
+    wb = bench("rlbench/CliffWalk-v0", "qlearning", seed=0)
+    wb.pin(36, name="start")
+    exact, _ = solve(model_of(wb.trainer.env.single), wb.trainer.learner.algo.gamma)
+    wb.step("step", 300)
+    off = wb.pins["start"].values[-1] - exact[36]
+    assert wb.distances() == dict(start=pytest.approx(off)) and "from the exact" in view(wb, "pins").said
