@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['UNSEEN', 'completed_returns', 'Hindsight', 'check_measurable', 'plays_greedily', 'entropy_bonus', 'hindsight_of',
-           'value_against_return']
+           'check_share', 'stacked', 'value_against_return']
 
 # %% ../../nbs/6_training/653_hindsight.ipynb #43b8f702
 import contextlib
@@ -132,28 +132,36 @@ def hindsight_of(rows, valid, actor, greedy, # as for `completed_returns`
     shares = float(unseen[kept].max(initial=0.)), float(paid.sum() / max(1, len(paid)))
     return Hindsight(obs, beliefs(actor, obs), ret[kept], left_out, greedy, *shares)
 
+# %% ../../nbs/6_training/653_hindsight.ipynb #fa3b2f98
+def check_share(unseen):
+    "ValueError where it is no share of a return"
+    if not (unseen is None or fits(float, unseen) and 0 <= unseen <= 1):
+        raise ValueError(f"value against return: unseen = {unseen!r}: expected a share from 0 to 1, or None")
+
+# %% ../../nbs/6_training/653_hindsight.ipynb #d46f0fb5
+def stacked(found): # [(rows, which of them were made), …]
+    "The same as (T, N, ...) each"
+    rows, valid = zip(*found)
+    return each(lambda *steps: np.stack(steps), *rows), np.stack(valid)
+
 # %% ../../nbs/6_training/653_hindsight.ipynb #9a9c5569
 def value_against_return(trainer,         # whose: a Trainer, or a run's id, folder or file
                          who=None,        # behaviour, where there are several
                          episodes=10,     # that are played in a fresh environment
                          seed=1,          # of it
                          longest=10_000,  # steps after which an episode is cut, for tasks without a time limit
-                         unseen=None,     # share of a return, at most, that may be the value at a cut; None: a tenth,
-                                          # or what a quarter of the states keeps below
+                         unseen=None,     # share of a return, at most, that may be the value at a cut; None: a tenth, or more
                          stop=None):      # stop(), asked before every step: whether it is given up -> None
     "What a policy's states are thought to be worth, and what came of them -> Hindsight; ConfigError says why not"
     trainer = trainer_of(trainer)
     who = chosen_one(trainer.actors, who)
     episodes = whole_number("value against return: episodes", episodes, low=1)
     longest = whole_number("value against return: longest", longest, low=1)
-    if not (unseen is None or fits(float, unseen) and 0 <= unseen <= 1):
-        raise ValueError(f"value against return: unseen = {unseen!r}: expected a share from 0 to 1, or None")
+    check_share(unseen)
     begin, actors = visitors(trainer, whole_number("value against return: seed", seed))
     actor = actors[who]
     check_measurable(actor, trainer.obs[who])
     greedy = plays_greedily(actor, trainer.obs[who])
     with contextlib.closing(fresh_envs(trainer, 1)) as env:
         found = played_rows(env, env.reset(begin), actors, trainer.learners, who, greedy, episodes, longest, stop)
-    if not found: return None
-    rows, valid = (each(lambda *steps: np.stack(steps), *column) for column in zip(*found))
-    return hindsight_of(rows, valid, actor, greedy, unseen)
+    return hindsight_of(*stacked(found), actor, greedy, unseen) if found else None

@@ -45,8 +45,8 @@ class RunSettings:
     eval_every: int | None = hp(None, "environment steps (or updates) between two evaluations; none: 10,000, "
                                       "and as seldom as they are a tenth of all steps; 0: no evaluation, and the best "
                                       "is the best in training", up="evaluation takes long", low=0, live=False)
-    eval_episodes: int = hp(10, "greedy episodes in an evaluation, and half as many that explore", up="returns vary", low=1, high=1_000_000,
-                            live=False)
+    eval_episodes: int = hp(10, "greedy episodes in an evaluation; half as many explore", up="returns vary", low=1,
+                            high=1_000_000, live=False)
     tensorboard: bool = hp(False, "also write TensorBoard event files", live=False)
 
 # %% ../../nbs/6_training/67_runs.ipynb #6a378098

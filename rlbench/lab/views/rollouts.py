@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['state_meant', 'put_all', 'Judged', 'players', 'first_episodes', 'Rollout', 'strip', 'played_here', 'placed',
-           'rollout_from']
+           'thought', 'rollout_from']
 
 # %% ../../../nbs/8_lab/2_views/11_rollouts.ipynb #505c0dd7
 import contextlib
@@ -191,6 +191,11 @@ def placed(trainer, who, here, steps, times, seed): # a batch of one
         frames = frames_along(env, rows.obs[:valid[:, 0].sum(), 0])
     return [(rows[:, [n]], valid[:, [n]]) for n in range(times)], frames
 
+# %% ../../../nbs/8_lab/2_views/11_rollouts.ipynb #2d5c9f21
+def thought(actor, obs):
+    "(n,) values of observations, or those of their best actions, as pins have them; None where there are none"
+    return None if answers(actor, "values", obs) is None else state_values(actor, obs)
+
 # %% ../../../nbs/8_lab/2_views/11_rollouts.ipynb #97d890d4
 def rollout_from(trainer,   # whose policy
                  obs=None,  # the state; None: where the first environment is
@@ -203,14 +208,13 @@ def rollout_from(trainer,   # whose policy
     here = state_meant(trainer, who, obs)
     steps = whole_number("rollout: steps", steps, low=1, high=100_000)
     times = whole_number("rollout: times", times, low=1, high=10_000)
-    seed = whole_number("rollout: seed", seed)
-    try: played, frames = placed(trainer, who, here, steps, times, seed)
+    how = steps, times, whole_number("rollout: seed", seed)
+    try: played, frames = placed(trainer, who, here, *how)
     except ValueError:
         if obs is not None: raise
-        played, frames = played_here(trainer, who, steps, times, seed), {}
+        played, frames = played_here(trainer, who, *how), {}
     actor = trainer.actors[who]
     told = [completed_returns(*one, actor) for one in played]
-    rows, valid = played[0]
+    [(rows, valid), *_] = played
     first = rows[:valid.sum(), 0]
-    val = None if beliefs(actor, first.obs) is None else state_values(actor, first.obs)
-    return Rollout(first, val, float(told[0][1][0, 0]), np.array([ret[0, 0] for ret, _ in told]), frames)
+    return Rollout(first, thought(actor, first.obs), float(told[0][1][0, 0]), np.array([ret[0, 0] for ret, _ in told]), frames)
