@@ -150,7 +150,7 @@ def value_against_return(trainer,         # whose: a Trainer, or a run's id, fol
                          episodes=10,     # that are played in a fresh environment
                          seed=1,          # of it
                          longest=10_000,  # steps after which an episode is cut, for tasks without a time limit
-                         unseen=None,     # share of a return, at most, that may be the value at a cut; None: a tenth, or more
+                         unseen=None,     # most of a return that may be the value at a cut; None: a tenth, or more
                          stop=None):      # stop(), asked before every step: whether it is given up -> None
     "What a policy's states are thought to be worth, and what came of them -> Hindsight; ConfigError says why not"
     trainer = trainer_of(trainer)

@@ -189,7 +189,7 @@ def placed(trainer, who, here, steps, times, seed): # a batch of one
         put_all(env, here)
         rows, valid = first_episodes(env, {who: env.obs.copy()}, actors, trainer.learners, who, steps)
         frames = frames_along(env, rows.obs[:valid[:, 0].sum(), 0])
-    return [(rows[:, [n]], valid[:, [n]]) for n in range(times)], frames
+    return [(rows, valid)], frames
 
 # %% ../../../nbs/8_lab/2_views/11_rollouts.ipynb #2d5c9f21
 def thought(actor, obs):
@@ -207,14 +207,14 @@ def rollout_from(trainer,   # whose policy
     who = chosen_one(trainer.actors, who)
     here = state_meant(trainer, who, obs)
     steps = whole_number("rollout: steps", steps, low=1, high=100_000)
-    times = whole_number("rollout: times", times, low=1, high=10_000)
-    how = steps, times, whole_number("rollout: seed", seed)
+    how = steps, whole_number("rollout: times", times, low=1, high=10_000), whole_number("rollout: seed", seed)
     try: played, frames = placed(trainer, who, here, *how)
     except ValueError:
         if obs is not None: raise
         played, frames = played_here(trainer, who, *how), {}
     actor = trainer.actors[who]
-    told = [completed_returns(*one, actor) for one in played]
     [(rows, valid), *_] = played
-    first = rows[:valid.sum(), 0]
-    return Rollout(first, thought(actor, first.obs), float(told[0][1][0, 0]), np.array([ret[0, 0] for ret, _ in told]), frames)
+    told = [completed_returns(*one, actor) for one in played]
+    first = rows[:valid[:, 0].sum(), 0]
+    unseen = float(told[0][1][0, 0])
+    return Rollout(first, thought(actor, first.obs), unseen, np.concatenate([ret[0] for ret, _ in told]), frames)
