@@ -273,9 +273,14 @@ def test_a_click_on_the_map_is_a_state(bench):                                  
 
 def test_where_nobody_can_be_put_the_page_says_so(bench):                               # noqa: F811
     wb = bench(Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), **REPLAY), views=["pins"])
-    find(view(wb, "pins").widget, "rl-rollout").click()
+    card = view(wb, "pins")
+    find(card.widget, "rl-rollout").click()              # where the run is, a copy of it plays on
+    assert len(card.here.played.rows.rew)
+    assert wb.pin(who="runner") == "1" and card.text() == "no state is pinned"
+    wb.pin(who="chaser", name="here")
+    card.pick.value = "here"
+    find(card.widget, "rl-rollout").click()
     assert "one behaviour does not see all of it" in wb.page.complaint.widget.value
-    assert wb.pin(who="runner") == "1" and view(wb, "pins").text() == "no state is pinned"
     with pytest.raises(ConfigError, match="which behaviour"):
         wb.pin()
 

@@ -22,7 +22,6 @@ from ..pictures.sketches import look_image, look_of
 from .views import answers, state_values
 from ...training.actor import as_batch
 from ...training.estimate import student
-from ...training.doctor.evidence import beliefs
 from ...training.hindsight import completed_returns
 from ...training.visits import chosen_one, fresh_envs, one_step, visitors
 
