@@ -680,3 +680,11 @@ def test_weights_that_are_not_finite_are_in_no_checkpoint(tmp_path):
         save_newest(tmp_path, trainer, "steps", keep=1)
     [kept] = (tmp_path / "checkpoints").iterdir()
     assert load(kept).steps == 0
+
+
+def test_evaluations_tell_exploring_play_beside_greedy_play(tmp_path):
+    run(tmp_path / "a", steps=1200, eval_every=500, eval_episodes=4)
+    found = [row for row in rows(tmp_path / "a") if "eval_mean" in row]
+    assert len(found) == 2 and all(np.isfinite([row["exploring_mean"], row["exploring_std"]]).all() for row in found)
+    assert found[0]["exploring_mean"] != found[0]["eval_mean"]
+    assert read(tmp_path / "a", "status.json")["best"] == max(row["eval_mean"] for row in found)

@@ -8,10 +8,10 @@ import pytest
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
-from rlbench.envs.tabular import model_of, solve
+from rlbench.envs.tabular import evaluate_policy, model_of, solve
 from rlbench.lab.views.hindsight_view import HindsightView
 from rlbench.lab.pictures.scene import Line, Window, Words, width_of
-from rlbench.lab.views.pins import Pin, Pins, pin, pins_of
+from rlbench.lab.views.pins import Pin, Pins, opinion, pin, pins_of
 from rlbench.lab.views.pins_view import PinsView, Stories
 from rlbench.lab.views.rollouts import rollout_from
 from rlbench.training.doctor.evidence import beliefs
@@ -81,8 +81,10 @@ class Paid(gym.Env):
 @pytest.mark.parametrize("env, algo", [("rlbench/RepeatAfterMe-v0", "dqn"), ("rlbench/FrozenLake-v0", "ppo"),
                                        ("rlbench/FrozenLake-v0", "stream_ac"), ("CartPole-v1", "dqn")])
 def test_where_nothing_could_be_measured_that_is_said(env, algo):
-    found = value_against_return(Trainer(env, algo, seed=0), episodes=1, longest=3)
+    trainer = Trainer(env, algo, seed=0)
+    found = value_against_return(trainer, episodes=1, longest=3, unseen=.1)
     assert found.left_out and repr(found).startswith("Hindsight(nothing: all ")
+    assert "of a return is the value at a cut" in repr(value_against_return(trainer, episodes=1, longest=3))
 
 
 PARTS = dict(
@@ -271,8 +273,148 @@ def test_a_click_on_the_map_is_a_state(bench):                                  
 
 def test_where_nobody_can_be_put_the_page_says_so(bench):                               # noqa: F811
     wb = bench(Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), **REPLAY), views=["pins"])
-    find(view(wb, "pins").widget, "rl-rollout").click()
+    card = view(wb, "pins")
+    find(card.widget, "rl-rollout").click()              # where the run is, a copy of it plays on
+    assert len(card.here.played.rows.rew)
+    assert wb.pin(who="runner") == "1" and card.text() == "no state is pinned"
+    wb.pin(who="chaser", name="here")
+    card.pick.value = "here"
+    find(card.widget, "rl-rollout").click()
     assert "one behaviour does not see all of it" in wb.page.complaint.widget.value
-    assert wb.pin(who="runner") == "1" and view(wb, "pins").text() == "no state is pinned"
     with pytest.raises(ConfigError, match="which behaviour"):
         wb.pin()
+
+
+def noted(wb):
+    "What pins and evaluations hold: (updates of the pin, steps of the greedy evaluations)"
+    return wb.pins["p"].updates.tolist(), [one.steps for one in wb.evaluations["greedy"]]
+
+
+def test_what_is_remembered_happened_on_the_way_to_here(bench, tmp_path):               # noqa: F811
+    wb = bench(views=["curve"], driver="sync", n_steps=16, num_envs=1)
+    wb.step("step", 32).pin(name="p")
+    wb.pins.share = .9
+    first = wb.trainer.updates
+    wb.evaluate(episodes=1)
+    branch_at = wb.timeline.at
+    wb.step("step", 100).evaluate(episodes=1)
+    held = noted(wb)
+    assert held[0][0] == first and len(held[0]) > 2 and held[1] == [32, 132]
+
+    wb.rewind(branch_at)
+    assert noted(wb) == ([first], [32])
+    one = wb.pins["p"]
+    thought = {first: one.values[0]}
+    wb.trainer.watchers.append(lambda run, _: thought.update({run.updates: opinion(run.actors["agent"], one.obs)[0]}))
+    wb.set(lr=1e-9).step("step", 120)                    # past where the other branch was evaluated
+    assert len(one.story) > 2 and noted(wb)[1] == [32]
+    assert [thought[at] for at in one.updates] == one.values.tolist()
+    wb.evaluate(episodes=1)
+    assert noted(wb)[1] == [32, 152]
+    here = wb.timeline.at
+
+    wb.rewind(wb.timeline.ways[0].end, branch=1)         # where it was abandoned, all is as it was
+    assert noted(wb)[1] == held[1] and set(held[0]) <= set(noted(wb)[0])
+    wb.rewind(here, branch=2)
+    wb.beside("other", lr=.1)
+    wb.step("step", 50).evaluate(episodes=1)
+    wb.go_on("other")
+    assert noted(wb)[1] == [32, 152]
+    wb.go_on("run")
+    assert noted(wb)[1] == [32, 152, 202]
+    wb.drop("other")
+    wb.save(tmp_path / "run.rlb").load(tmp_path / "run.rlb")
+    assert noted(wb) == ([wb.trainer.updates], [])       # from a file: nobody knows what was before
+    wb.reset()
+    assert noted(wb) == ([0], [])
+
+
+def test_a_pin_that_is_younger_than_where_one_goes_is_asked_there(bench):               # noqa: F811
+    wb = bench(views=["curve"], driver="sync", n_steps=16)
+    wb.step("step", 200).pin(name="p")
+    tree = wb.snapshot()
+    wb.rewind("step", -150)
+    assert wb.pins["p"].updates.tolist() == [wb.trainer.updates]
+    wb.set(lr=.1).step("step", 10).rewind(tree)          # no way leads there: what was known of this one is nothing
+    assert wb.pins["p"].updates.tolist() == [wb.trainer.updates]
+
+
+class Nothing(gym.Env):
+    "Thirty steps that pay nothing"
+    observation_space = gym.spaces.Box(0, 1, (1,))
+    action_space = gym.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.full(1, self.t / 30, np.float32), 0., self.t >= 30, False, {}
+
+
+@pytest.mark.parametrize("algo", ["sac", "tqc", "crossq"])
+def test_entropy_counts_in_the_return_as_it_does_in_the_value(algo):
+    trainer = Trainer(Nothing, algo, seed=0, ent_coef=.2, learning_starts=100, batch_size=64, hidden=(32,))
+    trainer.until("update", 5)
+    found = value_against_return(trainer, episodes=3)
+    gamma, alpha = trainer.learner.algo.gamma, .2
+    assert found.bonus == pytest.approx(found.returns.mean()) and found.bonus > 0 and not found.greedy
+    least, most = (alpha * ent * (1 - gamma**29) / (1 - gamma) * gamma for ent in (0, np.log(2)))
+    assert least < found.returns.max() < 1.05 * most     # of an action in [-1, 1] at most log 2 nats, by samples
+    assert found.returns[-1] == 0 and "for entropy" in repr(found)
+
+
+@pytest.mark.parametrize("env, algo", [("Pendulum-v1", "sac"), ("MountainCar-v0", "dqn")])
+def test_value_against_return_is_at_hand_where_every_episode_is_cut(env, algo):
+    trainer = Trainer(env, algo, seed=0, learning_starts=50, batch_size=16, hidden=(16,)).run(steps=60)
+    found = value_against_return(trainer, episodes=2)
+    assert len(found.values) == 100 and found.left_out == 300
+    assert found.unseen == pytest.approx(.99**151) and "22% of a return is the value at a cut" in repr(found)
+    assert len(value_against_return(trainer, episodes=1, unseen=1.).values) == 200
+    assert len(value_against_return(trainer, episodes=1, unseen=.1).values) == 0
+    for wrong in (-.1, 2, "all"):
+        with pytest.raises(ValueError, match="unseen = .*expected a share"):
+            value_against_return(trainer, episodes=1, unseen=wrong)
+
+
+@pytest.mark.parametrize("algo", ["td", "td_lambda", "linear_td"])
+def test_who_learns_values_of_a_given_policy_rolls_that_out(algo):
+    trainer = Trainer("FrozenLake-v1", algo, seed=0)
+    model = model_of(trainer.env.single)
+    gamma = trainer.learner.algo.gamma
+    exact = evaluate_policy(model, np.full((16, 4), .25), gamma)[9]
+    found = rollout_from(trainer, 9, times=2000, steps=500)
+    assert exact > .05 and abs(found.mean - exact) < 2 * found.reach
+
+
+def test_pin_and_rollout_mean_the_same_value():
+    trainer = Trainer("FrozenLake-v1", "sarsa", seed=0).run(steps=3000)
+    pin(trainer, 9, "here")
+    assert rollout_from(trainer, 9).val[0] == pins_of(trainer)["here"].values[-1]
+
+
+@pytest.mark.parametrize("env, algo", [("Blackjack-v1", "qlearning"),
+                                       ("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"))])
+def test_where_the_run_is_a_copy_of_it_plays_on(env, algo):
+    trainer = Trainer(env, algo, seed=0, num_envs=2)
+    trainer.until("step", 5)
+    before = trainer.snapshot()
+    who = list(trainer.actors)[0]
+    found = rollout_from(trainer, who=who, times=20, steps=5)
+    assert same(trainer.snapshot(), before) and np.array_equal(found.rows.obs[0], trainer.obs[who][0])
+    again = rollout_from(trainer, who=who, times=1, steps=5)
+    assert found.ret == again.ret and len(found.returns) == 20
+    assert env != "Blackjack-v1" or len(np.unique(found.returns)) > 1
+    with pytest.raises(ValueError, match="cannot be put into a state that is shown"):
+        rollout_from(trainer, trainer.obs[who][0], who=who)
+
+
+def test_how_far_a_pin_is_from_the_truth_is_a_number(bench):                           # noqa: F811
+    wb = bench("rlbench/CliffWalk-v0", "qlearning", seed=0)
+    wb.pin(36, name="start")
+    exact, _ = solve(model_of(wb.trainer.env.single), wb.trainer.learner.algo.gamma)
+    wb.step("step", 300)
+    off = wb.pins["start"].values[-1] - exact[36]
+    assert wb.distances() == dict(start=pytest.approx(off)) and "from the exact" in view(wb, "pins").said

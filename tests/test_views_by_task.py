@@ -23,11 +23,12 @@ from rlbench.lab.time.player import Player
 from rlbench.lab.views.pins import pin, pins_of
 from rlbench.lab.views.pins_view import number_names
 from rlbench.lab.views.policy_maps import PolicyMap, greedy_actions
+from rlbench.lab.views.term_views import TermsView
 from rlbench.lab.views.updates import GradientView, TargetsView, UpdateView
-from rlbench.lab.views.value_views import GridValues, ValueSurface
+from rlbench.lab.views.value_views import GridValues, ValueSurface, ValueTrace
 from rlbench.lab.views.views import ActionBars
 from rlbench.training.evaluate import evaluate
-from rlbench.training.trainer import Trainer
+from rlbench.training.trainer import Trainer, load
 from tests.cases import CASES
 
 NEW = (BanditView, ChainValues, EpisodeLengths, VisitsMap, DensityView, CarryView, PolicyMap, PartsHistory,
@@ -310,12 +311,66 @@ def test_a_beat_that_is_none_is_refused(steps):
     assert evaluations_of(trainer).every is None
 
 
-def test_another_run_takes_the_beat_and_not_what_was_found():
+def test_another_run_takes_the_beat_and_what_was_found_on_the_common_way():
     player = Player(Trainer("CartPole-v1", "ppo", seed=0, num_envs=2, n_steps=16), "sync")
     player.ask(lambda: evaluate_every(player.trainer, 50))
     player.beside("other", lr=.1)
     player.step("step", 40)
+    assert len(evaluations_of(player.trainer)["greedy"]) == 2
     player.go_on("other")
     assert isinstance(evaluations_of(player.trainer), Evaluations)
-    assert evaluations_of(player.trainer).every == 50 and not evaluations_of(player.trainer)["greedy"]
+    assert evaluations_of(player.trainer).every == 50
+    assert [one.steps for one in evaluations_of(player.trainer)["greedy"]] == [0]
     player.close()
+
+
+class Termed(gym.Env):
+    "Pays for speed, costs fuel, ends after ten steps"
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        terms = dict(speed=float(action), fuel=-.25 * self.t)
+        return np.zeros(2, np.float32), sum(terms.values()), self.t >= 10, False, dict(reward_terms=terms)
+
+
+def test_terms_keep_their_curve_and_bars_where_one_goes_back_or_loads(tmp_path):
+    trainer = Trainer(Termed, "ppo", seed=1, num_envs=1, n_steps=16, batch_size=16, hidden=(8,))
+    view = TermsView(trainer, "agent")
+    trainer.watchers.append(view.note)
+    trainer.run(steps=505)
+    there = trainer.snapshot()
+    view.draw(trainer, moving=False)
+    points = list(view.points)
+    bars = np.array(trainer.env.episodes["agent"].latest)
+    assert len(points) == 50 and len(bars) == 5 and np.allclose(bars[:, 1], -.25 * np.arange(1, 6))
+    trainer.run(steps=300)
+    trainer.restore(there)
+    view.begin(trainer)
+    assert np.allclose(view.points, points) and np.array_equal(trainer.env.episodes["agent"].latest, bars)
+    trainer.save(tmp_path / "run.rlb")
+    other = load(tmp_path / "run.rlb", env=Termed)
+    later = TermsView(other, "agent")
+    later.draw(other, moving=False)
+    assert np.allclose(later.points, points) and np.array_equal(other.env.episodes["agent"].latest, bars)
+    there["env"]["counts"]["episodes"]["agent"].pop("latest")       # a file of before
+    trainer.restore(there)
+    assert len(trainer.env.episodes["agent"].latest) == 0
+
+
+def test_a_trace_of_values_knows_the_step_of_its_episode():
+    def angle():
+        pole = gym.make("CartPole-v1")
+        return gym.wrappers.TransformObservation(pole, lambda obs: obs[2:3], gym.spaces.Box(-9, 9, (1,)))
+
+    trainer = Trainer(angle, "ppo", seed=0, n_steps=16)
+    trainer.until("step", 3)
+    view = ValueTrace(trainer, "agent")
+    view.draw(trainer, moving=False)
+    assert "step 3 of the episode" in view.said

@@ -95,6 +95,7 @@ class TermedEpisodes(Episodes):
         self.now = np.zeros((num_envs, len(names)))       # the last step's
         self.sums = np.zeros((num_envs, len(names)))      # in the present episodes
         self.past = deque(maxlen=self.window)             # (K,) of each that finished
+        self.latest = deque(maxlen=60)                    # (K,) of steps of the first environment's last episode
 
     def add(self, rew, term, done, valid):
         self.now = np.where(valid[:, None], terms_now(self.readers, self.names), 0.)
@@ -103,6 +104,8 @@ class TermedEpisodes(Episodes):
             self.warned = True
             warnings.warn(flaw, TermsDoNotAddUp)
         self.sums[self.length == 0] = 0.
+        if self.length[0] == 0 and valid[0]: self.latest.clear()
+        if valid[0]: self.latest.append(self.now[0])
         self.sums += self.now
         self.past.extend(self.sums[done].copy())
         return super().add(rew, term, done, valid)
@@ -118,14 +121,15 @@ class TermedEpisodes(Episodes):
         return super().numbers | {f"mean_return_{name}": mean for name, mean in means}
 
     def state(self):
-        past = np.array(self.past).reshape(-1, len(self.names))
-        return super().state() | dict(now=self.now.copy(), sums=self.sums.copy(), past=past)
+        past, latest = (np.array(rows).reshape(-1, len(self.names)) for rows in (self.past, self.latest))
+        return super().state() | dict(now=self.now.copy(), sums=self.sums.copy(), past=past, latest=latest)
 
     def restore(self, tree):
         super().restore(tree)
         self.now = tree["now"].copy()
         self.sums = tree["sums"].copy()
         self.past = deque(tree["past"].reshape(-1, len(self.names)).copy(), maxlen=self.window)
+        self.latest = deque(tree.get("latest", ()), maxlen=60)
 
 # %% ../../nbs/1_envs/1035_terms.ipynb #2167c4b5
 def with_readers(vec):

@@ -150,6 +150,7 @@ class RunState(RunNotes):
         self.begun = None                                 # when the present event began; None between two events
         self.lost = None                                  # Lost, where the environment is not where the run is
         self.streaming = [learner for learner in learners.values() if learner.settings.streaming]
+        self.way = {object(): 0}.copy                     # way() to here: {stretch: events of it}
 
     @property
     def broken_off(self):

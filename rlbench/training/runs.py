@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['RunSettings', 'unit_of', 'crossed', 'finite', 'as_csv', 'MetricsFiles', 'Status', 'mark_of', 'found_by_name',
-           'evaluation_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'Shortfall', 'standing', 'best_file',
-           'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'tell_end', 'tell_last', 'rows_until',
-           'take_up']
+           'evaluation_row', 'exploring_row', 'tell_evaluation', 'GreedyFallsShort', 'short_of', 'Shortfall',
+           'standing', 'best_file', 'keep_best', 'save_newest', 'summary_writer', 'draw_row', 'RunFolder', 'tell_end',
+           'tell_last', 'rows_until', 'take_up']
 
 # %% ../../nbs/6_training/67_runs.ipynb #1cf0b57b
 import csv
@@ -42,11 +42,11 @@ class RunSettings:
     checkpoint_every: int = hp(10_000, "environment steps between two checkpoints (or updates, in a run of so many)",
                                up="checkpoints are large", low=1, live=False)
     keep_checkpoints: int = hp(3, "newest checkpoints kept, besides the best", low=1, live=False)
-    eval_every: int | None = hp(None, "environment steps (or updates) between two greedy evaluations; none: 10,000, "
+    eval_every: int | None = hp(None, "environment steps (or updates) between two evaluations; none: 10,000, "
                                       "and as seldom as they are a tenth of all steps; 0: no evaluation, and the best "
                                       "is the best in training", up="evaluation takes long", low=0, live=False)
-    eval_episodes: int = hp(10, "greedy episodes in an evaluation", up="returns vary", low=1, high=1_000_000,
-                            live=False)
+    eval_episodes: int = hp(10, "greedy episodes in an evaluation; half as many explore", up="returns vary", low=1,
+                            high=1_000_000, live=False)
     tensorboard: bool = hp(False, "also write TensorBoard event files", live=False)
 
 # %% ../../nbs/6_training/67_runs.ipynb #6a378098
@@ -161,6 +161,21 @@ def evaluation_row(trainer, found, most): # what `evaluate` gave, and the steps 
         row[f"{mark}eval_std"] = one.std
         row[f"{mark}eval_length"] = float(one.lengths.mean())
         row["eval_steps"] = one.steps
+    return row
+
+# %% ../../nbs/6_training/67_runs.ipynb #e6e03a89
+def exploring_row(trainer, found, episodes, most): # what greedy play gave; steps that both may take
+    "What half as many episodes return that are played as in training, and the steps of both; nothing without room"
+    by = found_by_name(trainer, found)
+    spent = max([one.steps for one in by.values()], default=most)
+    if spent >= most: return {}
+    tried = evaluate(trainer, math.ceil(episodes / 2), greedy=False, most=most - spent)
+    row = dict(eval_steps=most if tried is None else spent)
+    for who, one in found_by_name(trainer, tried).items():
+        mark = mark_of(trainer, who)
+        row[f"{mark}exploring_mean"] = one.mean
+        row[f"{mark}exploring_std"] = one.std
+        row["eval_steps"] = spent + one.steps
     return row
 
 # %% ../../nbs/6_training/67_runs.ipynb #007140dd
@@ -317,7 +332,8 @@ class RunFolder:
     def evaluate(self, trainer, most):
         "How well it plays, as a row of metrics; everybody's best is kept. Given up after so many steps"
         found = tell_evaluation(trainer, self.settings.eval_episodes, most, self.hooks)
-        row = evaluation_row(trainer, found, most)
+        tried = exploring_row(trainer, found, self.settings.eval_episodes, most)
+        row = evaluation_row(trainer, found, most) | tried
         self.evaluations.append(row)
         self.write(row)
         for who, one in found_by_name(trainer, found).items():

@@ -21,11 +21,11 @@ from ...core.state import snapshot
 from ...core.words import ConfigError, unknown
 from ...envs.env import EnvProblem
 from .breakpoints import Breakpoints, NotANumber, spoilt_weights
-from ..views.evaluations import pass_evaluations
+from ..views.evaluations import evaluations_of, pass_evaluations
 from .forks import Forks
 from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
-from ..views.pins import pass_pins
+from ..views.pins import pass_pins, pins_of
 from .not_finite import cause
 from .timeline import (BITS_OF, Timeline, done_before, marks_on, root_of, start_again,
                                            timeline_of_fork)
@@ -376,6 +376,8 @@ def gone(player, go):
     player.stop("idle")
     Owner.adopt(player, player.trainer)
     player.forks.go_back()
+    pins_of(player.trainer).ask(player.trainer)
+    evaluations_of(player.trainer).look(player.trainer)
     player.screen.take(player.trainer)
 
 def put_where(player, tree):
@@ -383,6 +385,7 @@ def put_where(player, tree):
     text = "# here the run was put where a snapshot had been taken: no line repeats that"
     tree = snapshot(tree)
     def restore(trainer): trainer.restore(tree)
+    for branch, *_ in player.timeline.path: branch.token = object()
     gone(player, lambda timeline: timeline.do(restore, text))
     player.forks.lose(player.timeline.at)
 
@@ -428,7 +431,7 @@ def let_go(player, name):
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #82e1be2b
 def pass_watches(former, trainer):
-    "What was asked of one trainer goes on with another: pinned states, and the beat of evaluations"
+    "What was asked of one trainer goes on with another: pinned states, and evaluations"
     pass_pins(former, trainer)
     pass_evaluations(former, trainer)
 
@@ -566,11 +569,12 @@ class Rememberer(Placed, Stepper):
 
     def adopt(self, trainer, lines=None, file=None):
         "From now on another trainer, and a timeline of what happens to it; as for Timeline"
-        if self.forks:
-            self.forks.close()
-            pass_watches(self.trainer, trainer)
+        before = self.forks
+        former = before and self.trainer
+        if before: before.close()
         super().adopt(trainer)
         self.forks = Forks(Timeline(trainer, lines, file, self.budget))
+        if before: pass_watches(former, trainer)
         take_in_hand(self, trainer)
 
     def close(self):

@@ -6,7 +6,8 @@
 __all__ = ['UNIT_BITS', 'FLAG_KINDS', 'BITS_OF', 'Deed', 'Flag', 'done_before', 'Branch', 'root_of', 'marks_on', 'shared_events',
            'flags_on', 'ends_of', 'nth_from', 'last_place', 'deeds_on', 'Onward', 'lines_of', 'place_of',
            'settings_now', 'differences', 'put_settings', 'changed_since', 'missed_least', 'Album', 'way_there', 'thin',
-           'Trail', 'Chronicle', 'lead', 'unwatched', 'way_called', 'Timeline', 'start_again', 'timeline_of_fork']
+           'passed', 'Trail', 'Chronicle', 'lead', 'unwatched', 'way_called', 'Timeline', 'start_again',
+           'timeline_of_fork']
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #9d072d15
 import contextlib
@@ -65,6 +66,7 @@ class Branch:
         self.after = after          # deeds of its parent before that
         self.lines = lines          # of code that lead to where it begins, if it comes from outside
         self.fresh = False          # whether that is the start of a run
+        self.token = object()       # what is noted along it keeps this
         self.marks = bytearray()    # of its own events
         self.deeds, self.flags = [], []     # in the order in which they were done and planted
         self.places = []            # events before each snapshot; its `shelf` holds them
@@ -285,6 +287,11 @@ def has_strayed(trail):
     "Whether somebody lent a hand since the last event, or put the run elsewhere, without a word"
     return trail.trainer.obs is not trail.seen or trail.touches != touches_of(trail.trainer)
 
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #be7473fe
+def passed(before, trail):
+    "{stretch: events of it} that lead to where a trail is, after those of before"
+    return before() | {branch.token: at for branch, at, _ in trail.branch.path(trail.at)}
+
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #317406b4
 class Trail:
     "Where a run is on its branches, and what people did to it"
@@ -297,6 +304,7 @@ class Trail:
         self.at = origin.at if origin else 0        # events of the run up to here
         self.done = origin.done if origin else 0    # deeds of the branch up to here
         self.begin(origin and origin.branch, lines)
+        trainer.way = partial(passed, trainer.way, self)
 
     def begin(self, parent, lines=()):
         "A new branch from here on; without a parent it comes from outside, where `lines` lead"

@@ -18,6 +18,7 @@ from ..pictures import widgets
 from ..pictures.components import button, reveal, styled
 from ..pictures.drawing import span_of
 from ..pictures.figures import Picture, cover
+from .pins import Notes, spot_of
 from .views import View
 from ...training.evaluate import evaluate
 
@@ -27,6 +28,7 @@ class Found(NamedTuple):
     steps: int      # of the run
     by: dict        # {behaviour: Evaluation}
     seconds: float  # that it took
+    spot: tuple     # (stretch, events of it) of the run
 
 # %% ../../../nbs/8_lab/2_views/30_evaluations.ipynb #eb64634d
 BOTH_WAYS = ("greedy", "exploring")
@@ -40,7 +42,7 @@ class Evaluations(dict):
     before = 0          # environment steps at the last event
 
     def __init__(self):
-        super().__init__({way: [] for way in BOTH_WAYS})
+        super().__init__({way: Notes() for way in BOTH_WAYS})
 
     def __call__(self, trainer, event):
         if not event.steps: return
@@ -60,10 +62,14 @@ class Evaluations(dict):
         if found is None: return None
         by = found if isinstance(found, dict) else dict.fromkeys(trainer.actors, found)
         kept = self[BOTH_WAYS[not greedy]]
-        while kept and kept[-1].steps >= trainer.steps: kept.pop()
+        kept.look(trainer, trainer.steps)
         if len(kept) == self.most: del kept[::2]
-        kept.append(Found(trainer.steps, by, perf_counter() - start))
+        kept.note(Found(trainer.steps, by, perf_counter() - start, spot_of(trainer)))
         return kept[-1]
+
+    def look(self, trainer):
+        "Somebody has gone elsewhere: what was found on the way there"
+        for kept in self.values(): kept.look(trainer, trainer.steps)
 
     def told(self, way, who, steps):
         "(n, 3) steps, mean and deviation of what is known of a way to play, up to a step"
@@ -108,10 +114,13 @@ def evaluate_every(trainer, steps): # environment steps; None: no more
 
 # %% ../../../nbs/8_lab/2_views/30_evaluations.ipynb #34d6ceb5
 def pass_evaluations(old, new):
-    "The beat of one run goes on with another"
+    "The beat of one run goes on with another, with what was found on the way that both have in common"
     found = evaluations_of(old)
+    if not any(one is found for one in old.watchers): return
     old.watchers = [one for one in old.watchers if one is not found]
-    if found.every: watching_evaluations(new).every = found.every
+    new.watchers.append(found)
+    found.look(new)
+    found.before = new.steps
 
 # %% ../../../nbs/8_lab/2_views/30_evaluations.ipynb #27834ae1
 def judged(trainer, who):

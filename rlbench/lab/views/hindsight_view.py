@@ -43,7 +43,7 @@ class HindsightView(View):
     title = "Value against return"
     help = ("measure: the policy plays some episodes elsewhere. A dot is a state: what it was thought to be worth and "
             "the discounted return that came; below the diagonal too much was expected. Behind a limit of time the "
-            "value counts, and states that are too near one are left out")
+            "value counts, and states that are too near one are left out where others are left")
     episodes = 5
     longest = 1000      # steps of each
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BOXES', 'stack_edges', 'fills_for', 'heights', 'draw_bands', 'draw_stacks', 'span_of_stacks', 'draw_frame',
-           'draw_names', 'TermsView']
+           'draw_names', 'earlier_terms', 'first_bar', 'TermsView']
 
 # %% ../../../nbs/8_lab/2_views/27_term_views.ipynb #dcfd8f09
 import numpy as np
@@ -13,7 +13,7 @@ from ...envs.terms import TermedEpisodes
 from ..pictures.drawing import level, short
 from ..pictures.figures import cover
 from ..pictures.scene import SERIES, Sheet
-from .views import View
+from .views import View, last_episodes
 
 # %% ../../../nbs/8_lab/2_views/27_term_views.ipynb #cb8722ee
 def stack_edges(values): # (n, K)
@@ -82,6 +82,30 @@ def draw_names(sheet, names):
         sheet.pen.rectangle((x, y, x + 8, y + 8), fill)
         sheet.text(x + 12, y - 2, name[:14])
 
+# %% ../../../nbs/8_lab/2_views/27_term_views.ipynb #fbec574b
+def earlier_terms(trainer, who):
+    "[(steps, *mean of each term)] of the past: rows of metrics, then the last episodes"
+    episodes = trainer.env.episodes[who]
+    columns = [f"mean_return_{name}" for name in episodes.names]
+    rows = [(row["steps"], *map(row.get, columns)) for row in trainer.metrics.rows if columns[0] in row]
+    known = np.array([row for row in rows if np.isfinite(row).all()]).reshape(-1, 1 + len(columns))
+    steps = np.array([at for at, _ in last_episodes(trainer, who)])
+    if not len(steps): return [*map(tuple, known)]
+
+    if episodes.total == len(steps):
+        means = np.cumsum(episodes.past, 0) / np.arange(1, len(steps) + 1)[:, None]
+    else:
+        at, *terms = np.vstack([known, (trainer.steps, *episodes.mean_terms)]).T
+        means = np.stack([np.interp(steps, at, term) for term in terms], 1)
+    return [*map(tuple, known[known[:, 0] < steps[0]]), *map(tuple, np.c_[steps, means])]
+
+# %% ../../../nbs/8_lab/2_views/27_term_views.ipynb #c38469dc
+def first_bar(episodes):
+    "Which step of its episode the first one is that is kept"
+    ended = [one.length for one in episodes.finished if one.env == 0]
+    steps = int(episodes.length[0]) or (ended or [0])[-1]
+    return max(1, steps - len(episodes.latest) + 1)
+
 # %% ../../../nbs/8_lab/2_views/27_term_views.ipynb #0113cbc0
 class TermsView(View):
     "Terms of the reward, over training and in the present episode"
@@ -91,7 +115,6 @@ class TermsView(View):
     help = ("left: what each term came to in an episode, the mean of the last 100, over training; right: the steps of "
             "the first environment's present episode")
     full = 500      # points, then every second one is dropped
-    most = 60       # steps that are shown
 
     def __init__(self, trainer, who):
         super().__init__(trainer, who)
@@ -102,38 +125,29 @@ class TermsView(View):
         return isinstance(trainer.env.episodes[who], TermedEpisodes)
 
     def begin(self, trainer):
-        episodes = trainer.env.episodes[self.who]
-        columns = [f"mean_return_{name}" for name in episodes.names]
-        rows = [(row["steps"], *map(row.get, columns)) for row in trainer.metrics.rows if columns[0] in row]
-        self.points = [row for row in rows if np.isfinite(row).all()]
-        self.steps = []         # (K,) of each step of the present episode
-        self.over = False       # that episode has ended
+        self.points = earlier_terms(trainer, self.who)
         self.limits = None, None
 
     def note(self, trainer, event):
-        if event.kind != "collect": return
-        episodes = trainer.env.episodes[self.who]
-        step = event.steps[self.who]
-        if self.over: self.steps = []
-        if step.valid[0]: self.steps.append(episodes.now[0])
-        self.over = bool(step.term[0] or step.trunc[0])
-        if step.ended: self.points.append((trainer.steps, *episodes.mean_terms))
+        if event.kind != "collect" or not event.steps[self.who].ended: return
+        self.points.append((trainer.steps, *trainer.env.episodes[self.who].mean_terms))
         if len(self.points) > self.full: self.points = self.points[::2]
 
     def draw(self, trainer, moving):
         episodes = trainer.env.episodes[self.who]
         points = np.array(self.points, float).reshape(-1, 1 + len(episodes.names))
-        steps = np.array(self.steps[-self.most:], float).reshape(-1, len(episodes.names))
+        steps = np.array(episodes.latest, float).reshape(-1, len(episodes.names))
         sheet = Sheet()
         ends = [span_of_stacks(values) for values in (points[:, 1:], steps)]
         self.limits = [cover(now, *span, anchor=0., least=1e-3) for now, span in zip(self.limits, ends)]
         x = points[:, 0] / max(1, trainer.steps)
-        first = max(1, len(self.steps) - self.most + 1)
+        first = first_bar(episodes)
+        most = episodes.latest.maxlen
         draw_frame(sheet, BOXES[0], "whole episodes", self.limits[0], ("0", f"{trainer.steps:,} steps"))
-        draw_frame(sheet, BOXES[1], "steps of this episode", self.limits[1], (f"{first}", f"{first + self.most - 1}"))
+        draw_frame(sheet, BOXES[1], "steps of this episode", self.limits[1], (f"{first}", f"{first + most - 1}"))
         if len(points) > 1:
             draw_bands(sheet, BOXES[0], x, points[:, 1:], self.limits[0])
-        draw_stacks(sheet, BOXES[1], steps, self.limits[1], self.most)
+        draw_stacks(sheet, BOXES[1], steps, self.limits[1], most)
         draw_names(sheet, episodes.names)
         last = points[-1, 1:] if len(points) else episodes.sums[0]
         self.said = ", ".join(f"{name} {short(float(x))}" for name, x in zip(episodes.names, last))

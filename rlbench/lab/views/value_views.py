@@ -564,7 +564,7 @@ class ValueTrace(View):
     def begin(self, trainer):
         self.limits = None, None
         self.seen = [trainer.obs[self.who][0]]
-        self.start = 0   # step of the episode at which the first that is remembered was seen
+        self.start = int(trainer.env.episodes[self.who].length[0])      # step at which the first one was seen
 
     @classmethod
     def fits(cls, trainer, who):
