@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from rlbench.algos.ppo import PPO
 from rlbench.core.batch import Batch
@@ -373,7 +374,73 @@ def test_a_finite_gradient_whose_step_spoils_the_weights_is_found_with_that_step
     wb.call(spoil_moments)
     updates = wb.trainer.updates
     wb.step("update", 5)
-    assert wb.trainer.updates == updates + 1 and "after a step down a finite gradient" in wb.player.hit.words
+    assert wb.trainer.updates == updates + 1 and "down a finite gradient" in wb.player.hit.words
+
+
+def is_sound(trainer):
+    "Whether all that the networks of its learners hold is finite"
+    state = trainer.learner.nets.state_dict().values()
+    return all(x.isfinite().all() for x in state if isinstance(x, torch.Tensor))
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo", "recurrent_ppo"])
+def test_a_rate_that_is_far_too_large_names_parameter_and_step_and_leads_back(bench, algo):                # noqa: F811
+    sizes = dict(seed=0, learning_starts=20) if algo == "dqn" else dict(num_envs=4, n_steps=16)
+    wb = bench(algo=algo, views=["curve"], lr=1e38, **sizes)
+    with pytest.raises(NotFinite, match=r"First: _fused_adam_ in the step of all with lr = 1e\+38, .*: .*weight.*rewind"):
+        wb.step("event", 600)
+    wb = bench(algo=algo, views=["curve"], lr=1e38, **sizes)
+    wb.break_when("nan")
+    wb.step("event", 600)
+    words = wb.player.hit.words
+    assert ".weight" in words and "the step of all with lr = 1e+38, the largest gradient" in words
+    assert not is_sound(wb.trainer)
+    wb.rewind(int(words.split("rewind(")[1].split(")")[0]))
+    assert is_sound(wb.trainer) and wb.player.at > 1
+
+
+class Nothing(nn.Linear):
+    "Takes the logarithm of nothing"
+    def forward(self, x): return (0 * super().forward(x)).log()
+
+
+@dataclass(frozen=True)
+class WrongValues(PPO):
+    "PPO with a critic that takes the logarithm of nothing"
+    def nets(self, spec, rng):
+        nets = super().nets(spec, rng)
+        nets["value"] = nn.Sequential(nn.Linear(4, 8), Nothing(8, 1))
+        return nets
+
+
+def test_targets_that_are_not_finite_name_layer_operation_and_rows(bench):                                 # noqa: F811
+    wb = bench(algo=WrongValues(), views=["curve"], **ROLLOUT)
+    with pytest.raises(NotFinite, match=r"First: log in value.1, in rows 0, 1, 2, 3, 4 and 11 more"):
+        wb.step("event", 600)
+    wb = bench(algo=WrongValues(), views=["curve"], **ROLLOUT)
+    wb.break_when("nan")
+    wb.step("event", 600)
+    assert wb.player.at == 9 and not wb.trainer.updates
+    assert "log in value.1, in rows 0, 1, 2, 3, 4 and 11 more" in wb.player.hit.words
+
+
+@pytest.mark.parametrize("algo", ["sac", "td3"])
+def test_an_action_that_is_none_is_told_before_what_the_environment_made_of_it(bench, algo):               # noqa: F811
+    wb = bench(env="Pendulum-v1", algo=algo, views=["curve"], lr=1e20, **REPLAY)
+    wb.break_when("nan")
+    wb.step("event", 600)
+    assert wb.player.hit.words.startswith("not finite: act, rew, next_obs of agent. First: ")
+    assert " in policy." in wb.player.hit.words
+
+
+def test_weights_of_features_are_found_with_the_update_that_spoilt_them(bench):                            # noqa: F811
+    wb = bench(env="MountainCar-v0", algo="linear_sarsa", views=["curve"], lr=1e6, seed=0)
+    wb.break_when("nan")
+    wb.step("event", 600)
+    assert "q.w[" in wb.player.hit.words
+    assert not is_sound(wb.trainer)
+    wb.rewind(wb.player.at - 1)
+    assert is_sound(wb.trainer)
 
 
 def test_a_step_that_spoils_what_the_next_group_learns_from_is_named():

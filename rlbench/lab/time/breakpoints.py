@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COUNTS', 'ALIASES', 'OF_EPISODE', 'OF_GROUP', 'HEARD_OF', 'KEPT', 'names_for', 'looked_up', 'hit_words', 'marks_with',
            'is_silent', 'limit', 'limit_in', 'Holds', 'HoldsOfEach', 'all_finite', 'is_finite_step', 'is_finite_group',
-           'spoilt_weights', 'NotANumber', 'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
+           'spoilt_cells', 'spoilt_weights', 'NotANumber', 'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c0a37286
 import ast
@@ -206,9 +206,10 @@ def all_finite(column):
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #99d49f01
 def is_finite_step(row):
-    "Whether rewards (N,) and observations are finite; asked at every step, so quickly where they are arrays"
+    "Whether actions, rewards (N,) and observations are finite; asked at every step, so quickly where they are arrays"
     rew = row.get("rew")                                  # quicker than by Batch's own ways
     obs = row.get("next_obs")
+    if not all_finite(row.get("act")): return False
     if type(obs) is np.ndarray and obs.dtype.kind == "f":
         flat = obs.ravel("K")                             # as it lies in memory
         if isfinite(np.vdot(rew, rew)) and isfinite(np.vdot(flat, flat)):
@@ -225,34 +226,55 @@ def is_finite_group(group): # of a learner
     return True
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #bbefd312
+def spoilt_cells(nets):
+    "A cell of a table, or a weight, that is not finite, in words; nothing where all are"
+    for name, table in nets.state_dict().items():
+        wrong = np.argwhere(~np.isfinite(as_numpy(table))) if torch.is_tensor(table) else ()
+        if len(wrong): return f"not finite: {name}{wrong[0].tolist()} and {len(wrong) - 1} more, after an update"
+    return ""
+
 def spoilt_weights(learner):
     "Which weights the last step has made such that they are not finite, in words; nothing where all are"
+    if learner.last and not learner.last.groups: return spoilt_cells(learner.nets)
     for group, (_, norm) in learner.last.groups.items() if learner.last else ():
         if not is_finite_group(learner.groups[group]):
             return f"not finite: the weights of {group}, after a step down a finite gradient of {norm:.4g}"
     return ""
 
+# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #6b7720ea
+def is_small(last): # Taken
+    "Whether an update of tables was too small for them to run away: the squares of its errors are finite"
+    if last.groups or "delta" not in last.parts: return False
+    delta = as_numpy(last.parts.delta)
+    return isfinite(np.vdot(delta, delta))
+
+def wrong_targets(trainer, event):
+    "What was made of rows that is not finite, in words; of a memory, rows were looked at when they were stored"
+    if trainer.learners[event.who].algo.replays: return ""
+    wrong = [name for name in ("val", "adv", "ret") if not all_finite(as_numpy(event.data.get(name, 0.)))]
+    return f"not finite: {', '.join(wrong)} of the rows that were processed" if wrong else ""
+
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c37ce5dc
 class NotANumber:
-    "A loss, a gradient, weights after their step, a reward or an observation that is not finite"
+    "A loss, a gradient, weights after their step, a target, an action, a reward or an observation that is not finite"
     text = "nan"
-    hears = [marks for marks in MARKS if marks]
+    hears = MARKS
 
     def __call__(self, trainer, event):
         if event.kind == "collect":
             for who, row in event.rows.items():
                 if is_finite_step(row): continue
                 there = row[event.steps[who].valid]
-                wrong = [name for name in ("rew", "next_obs") if not all_finite(there[name])]
+                wrong = [name for name in ("act", "rew", "next_obs") if not all_finite(there[name])]
                 if wrong: return f"not finite: {', '.join(wrong)} of {who}"
         if event.kind == "learn":
             learner = trainer.learners[event.who]
             for group, (loss, norm) in learner.last.groups.items():
                 if not (isfinite(loss) and isfinite(norm)):
                     return f"not finite: the loss or the gradient of {group}"
-            if not event.left:                            # before that the next update tells
+            if not (event.left or is_small(learner.last)):               # before that the next update tells
                 return spoilt_weights(learner)
-        return ""
+        return wrong_targets(trainer, event) if event.kind == "process" else ""
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #41c23e24
 class Prefers:
@@ -340,7 +362,8 @@ def asked_once(holds, trainer, event):
 def asked_of_both(holds, trainer, event):
     "The same of who learns as it acts: an expression is asked of the step, of the update, and of both together"
     if isinstance(holds, (Says, Prefers)): return holds(trainer, event)
-    answers = (holds(trainer, one) for one in (*event.apart, event))
+    asked = event.apart if isinstance(holds, NotANumber) else (*event.apart, event)
+    answers = (holds(trainer, one) for one in asked)
     return next(filter(None, answers), "")
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #985a74fe
