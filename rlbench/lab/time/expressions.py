@@ -102,6 +102,8 @@ class RowWise(ast.NodeTransformer):
         return joined_by("both", pairs)
 
     def visit_Subscript(self, node):
+        whole = ast.unparse(node)                         # `act[0]` of an action in parts is one name, too
+        if whole in (self.names or ()): return self.visit_Name(ast.Name(whole, ast.Load()))
         at = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         return call_of("component", self.visit(node.value), *map(self.visit, at))
 
@@ -131,9 +133,16 @@ def compiled_from(text, reader):
         raise BadExpression(f"{text!r}: {problem}") from None
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #4a54e088
+def part_of(name, x):
+    "A part of a nested column as one asks for it"
+    part = next(iter(x))
+    return f"{name}[{part}]" if part.isdigit() else f"{name}.{part}"
+
 def failure_words(problem, values):
     "Why an expression has no answer for these values"
     told = str(problem)
+    for name, x in values.items():
+        if isinstance(x, dict): return f"{name} has parts, {', '.join(x)}: ask for one of them, as in {part_of(name, x)}"
     if isinstance(problem, ZeroDivisionError): return "it divides by 0"
     if isinstance(problem, OverflowError): return "a number in it is too large"
     if "numpy boolean" in told:
