@@ -542,8 +542,8 @@ def test_parts_are_known_before_the_first_step_and_asked_for_as_they_are_offered
         wb.unbreak().break_when(text)
         wb.step("event", 1)
         assert wb.player.hit, text
-    for text, words in {"obs > 1": "obs has parts, a, b: ask for one of them, as in obs.a",
-                        "act > 1": r"act has parts, 0, 1: ask for one of them, as in act\[0\]"}.items():
+    for text, words in {"obs > 1": "it has parts; ask for one of obs.a, obs.b",
+                        "act > 1": r"it has parts; ask for one of act\[0\], act\[1\]"}.items():
         wb.unbreak().break_when(text)
         with pytest.raises(BadExpression, match=words): wb.step("event", 40)
 

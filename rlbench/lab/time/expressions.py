@@ -8,6 +8,7 @@ __all__ = ['ROW_WISE', 'FUNCTIONS', 'ALLOWED', 'SIGNS', 'FORMS', 'BadExpression'
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #d6c8e4c0
 import ast
+import re
 
 import numpy as np
 
@@ -133,16 +134,15 @@ def compiled_from(text, reader):
         raise BadExpression(f"{text!r}: {problem}") from None
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #4a54e088
-def part_of(name, x):
-    "A part of a nested column as one asks for it"
-    part = next(iter(x))
-    return f"{name}[{part}]" if part.isdigit() else f"{name}.{part}"
+def spelt(name):
+    "A dotted name as one writes it in an expression: act[0] for act.0"
+    return re.sub(r"\.(\d+)", r"[\1]", name)
 
 def failure_words(problem, values):
     "Why an expression has no answer for these values"
     told = str(problem)
     for name, x in values.items():
-        if isinstance(x, dict): return f"{name} has parts, {', '.join(x)}: ask for one of them, as in {part_of(name, x)}"
+        if isinstance(x, dict): return f"it has parts; ask for one of {', '.join(spelt(f'{name}.{part}') for part in x)}"
     if isinstance(problem, ZeroDivisionError): return "it divides by 0"
     if isinstance(problem, OverflowError): return "a number in it is too large"
     if "numpy boolean" in told:
