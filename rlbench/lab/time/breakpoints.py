@@ -53,7 +53,9 @@ def names_for(trainer):
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #19c94774
 def column_called(tree, name):
     "A column by its name, of a part with dots in it; None where there is none"
-    if name in tree: return tree[name] if isinstance(tree[name], dict) else as_numpy(tree[name])
+    column = tree.get(name)
+    if isinstance(column, dict): return column
+    if column is not None: return as_numpy(column)
     if name.isidentifier(): return None
     return dict(columns(tree)).get(name.replace("[", ".").replace("]", ""))
 
@@ -164,7 +166,8 @@ class Holds:
         self.expression = Expression(text, names_for(trainer))
         self.is_kept = limit_in(text)
         self.names = self.expression.names
-        if not self.names: raise BadExpression(f"{text!r} asks for nothing that a run tells, such as kl or rew")
+        if not self.names:
+            raise BadExpression(f"{text!r} asks for nothing that a run tells, such as kl or rew")
         self.hears = marks_with(self.names, *[MARKS] * bool(trainer.streaming))
         self.text = text
         self.of_episodes = not OF_EPISODE.keys().isdisjoint(self.names)
@@ -255,12 +258,14 @@ def spoilt_cells(nets):
     "A cell of a table, or a weight, that is not finite, in words; nothing where all are"
     for name, table in nets.state_dict().items():
         wrong = np.argwhere(~np.isfinite(as_numpy(table))) if torch.is_tensor(table) else ()
-        if len(wrong): return f"not finite: {name}{wrong[0].tolist()} and {len(wrong) - 1} more, after an update"
+        if len(wrong):
+            return f"not finite: {name}{wrong[0].tolist()} and {len(wrong) - 1} more, after an update"
     return ""
 
 def spoilt_weights(learner):
     "Which weights the last step has made such that they are not finite, in words; nothing where all are"
-    if learner.last and not learner.last.groups: return spoilt_cells(learner.nets)
+    if learner.last and not learner.last.groups:
+        return spoilt_cells(learner.nets)
     for group, (_, norm) in learner.last.groups.items() if learner.last else ():
         if not is_finite_group(learner.groups[group]):
             return f"not finite: the weights of {group}, after a step down a finite gradient of {norm:.4g}"
@@ -379,6 +384,16 @@ def untold(names, trainer):
             told |= {spelt(name) for name, _ in columns(tree or {})} | {*(tree or {})}
     return [name for name in names if ALIASES.get(name, name) not in told]
 
+def warned(unsure, trainer):
+    "Warn of conditions that ask for what nobody tells -> those that wait until everybody has made an update"
+    if not all(learner.last for learner in trainer.learners.values()):
+        return unsure
+    for holds in unsure:
+        missing = ", ".join(untold(getattr(holds, "names", ()), trainer))
+        if missing:
+            warnings.warn(f"breakpoint {holds.text!r}: this run told nothing of {missing} so far")
+    return []
+
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #a1f23230
 def asked_once(holds, trainer, event):
     "What a condition says of an event, in words; nothing where it does not hold"
@@ -412,19 +427,10 @@ class Breakpoints:
         "Stop where this holds from now on -> its number"
         number = max(self.conditions, default=0) + 1
         self.conditions[number] = holds = condition(what, trainer)
-        self.unsure.append(holds)
-        self.warn(trainer)
+        self.unsure = warned([*self.unsure, holds], trainer)
         self.hits[number] = 0
         self.sort()
         return number
-
-    def warn(self, trainer):
-        "Once everybody has made an update: of new conditions that ask for what nobody tells"
-        if not all(learner.last for learner in trainer.learners.values()): return
-        for holds in self.unsure:
-            missing = untold(getattr(holds, "names", ()), trainer)
-            if missing: warnings.warn(f"breakpoint {holds.text!r}: this run told nothing of {', '.join(missing)} so far")
-        self.unsure = []
 
     def drop(self, number=None):
         "Forget one of them; None: all"
@@ -441,7 +447,7 @@ class Breakpoints:
 
     def look(self, trainer, event):
         "The first that an event hits, as a Hit, or None"
-        if self.unsure: self.warn(trainer)
+        if self.unsure: self.unsure = warned(self.unsure, trainer)
         ask = asked_of_both if event.steps and event.kind == "learn" else asked_once
         struck = []
         for number, holds in self.hearing[event.marks]:

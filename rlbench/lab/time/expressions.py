@@ -104,7 +104,8 @@ class RowWise(ast.NodeTransformer):
 
     def visit_Subscript(self, node):
         whole = ast.unparse(node)                         # `act[0]` of an action in parts is one name, too
-        if whole in (self.names or ()): return self.visit_Name(ast.Name(whole, ast.Load()))
+        if whole in (self.names or ()):
+            return self.visit_Name(ast.Name(whole, ast.Load()))
         at = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         return call_of("component", self.visit(node.value), *map(self.visit, at))
 
@@ -142,7 +143,8 @@ def failure_words(problem, values):
     "Why an expression has no answer for these values"
     told = str(problem)
     for name, x in values.items():
-        if isinstance(x, dict): return f"it has parts; ask for one of {', '.join(spelt(f'{name}.{part}') for part in x)}"
+        if isinstance(x, dict):
+            return f"it has parts; ask for one of {', '.join(spelt(f'{name}.{part}') for part in x)}"
     if isinstance(problem, ZeroDivisionError): return "it divides by 0"
     if isinstance(problem, OverflowError): return "a number in it is too large"
     if "numpy boolean" in told:

@@ -168,7 +168,8 @@ def watched(learner, batch):
             if witness.first: break
             witness.step = f"the step of {group}"
             learner.groups[group].step(loss, named)
-            if witness.first: return replace(witness.first, layer=stepped(learner, group))
+            if witness.first:
+                return replace(witness.first, layer=stepped(learner, group))
             witness.step = ""
     return witness.first
 
@@ -186,7 +187,8 @@ def wrong_kept(learner):
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #a54f7833
 def watched_event(trainer):
     "FirstWrong of the next event of a trainer that nobody needs any more, of its actions or targets"
-    for actor in trainer.actors.values(): actor.quick = actor.nets       # numpy tells of no operation
+    for actor in trainer.actors.values():
+        actor.quick = actor.nets                          # numpy tells of no operation
     nets = nn.ModuleDict({name: actor.nets for name, actor in trainer.actors.items()})
     witness = Witness(nets if len(nets) > 1 else actor.nets, None)
     with contextlib.closing(witness), contextlib.suppress(Exception), witness:

@@ -486,7 +486,8 @@ def why_after(timeline, at):
     branch, _ = timeline.where(at)
     done = timeline.done if at == timeline.at else done_before(branch.deeds, at + 1)
     try:
-        with contextlib.closing(timeline.twin(branch.path(at, done))) as twin: return why_next(twin)
+        with contextlib.closing(timeline.twin(branch.path(at, done))) as twin:
+            return why_next(twin)
     except ASTRAY:
         return None
 
