@@ -545,13 +545,15 @@ def test_parts_are_known_before_the_first_step_and_asked_for_as_they_are_offered
     for text, words in {"obs > 1": "it has parts; ask for one of obs.a, obs.b",
                         "act > 1": r"it has parts; ask for one of act\[0\], act\[1\]"}.items():
         wb.unbreak().break_when(text)
-        with pytest.raises(BadExpression, match=words): wb.step("event", 40)
+        with pytest.raises(BadExpression, match=words):
+            wb.step("event", 40)
 
 
 def test_what_a_breakpoint_would_ignore_is_refused(bench):                                                 # noqa: F811
     wb = bench(views=["curve"], **ROLLOUT)
     for wrong in (dict(what="rew > 0", who="nobody"), dict(what="rew > 0", obs=np.zeros(4))):
-        with pytest.raises(ValueError, match="expected a condition alone, or obs"): wb.break_when(**wrong)
+        with pytest.raises(ValueError, match="expected a condition alone, or obs"):
+            wb.break_when(**wrong)
     assert not wb.breakpoints.conditions
 
 

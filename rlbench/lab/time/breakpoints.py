@@ -279,9 +279,10 @@ def is_small(last): # Taken
     return isfinite(np.vdot(delta, delta))
 
 def wrong_targets(trainer, event):
-    "What was made of rows that is not finite, in words; of a memory, rows were looked at when they were stored"
+    "What was made of rows that is not finite, in words; rows of a memory were looked at before"
     if trainer.learners[event.who].algo.replays: return ""
-    wrong = [name for name in ("val", "adv", "ret") if not all_finite(as_numpy(event.data.get(name, 0.)))]
+    made = event.data.keys() & {"val", "adv", "ret"}
+    wrong = [name for name in sorted(made) if not all_finite(as_numpy(event.data[name]))]
     return f"not finite: {', '.join(wrong)} of the rows that were processed" if wrong else ""
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c37ce5dc
