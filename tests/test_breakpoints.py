@@ -4,14 +4,16 @@ from dataclasses import dataclass
 from itertools import product
 from types import SimpleNamespace
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from rlbench.algos.ppo import PPO
 from rlbench.core.batch import Batch
 from rlbench.envs.env import EnvProblem
-from rlbench.lab.time.breakpoints import Breakpoints, Prefers, limit_in
+from rlbench.lab.time.breakpoints import Breakpoints, Prefers, limit_in, names_for
 from rlbench.lab.time.expressions import BadExpression, Expression
 from rlbench.lab.time.not_finite import cause
 from rlbench.lab.time.timeline import Timeline
@@ -373,7 +375,73 @@ def test_a_finite_gradient_whose_step_spoils_the_weights_is_found_with_that_step
     wb.call(spoil_moments)
     updates = wb.trainer.updates
     wb.step("update", 5)
-    assert wb.trainer.updates == updates + 1 and "after a step down a finite gradient" in wb.player.hit.words
+    assert wb.trainer.updates == updates + 1 and "down a finite gradient" in wb.player.hit.words
+
+
+def is_sound(trainer):
+    "Whether all that the networks of its learners hold is finite"
+    state = trainer.learner.nets.state_dict().values()
+    return all(x.isfinite().all() for x in state if isinstance(x, torch.Tensor))
+
+
+@pytest.mark.parametrize("algo", ["dqn", "ppo", "recurrent_ppo"])
+def test_a_rate_that_is_far_too_large_names_parameter_and_step_and_leads_back(bench, algo):                # noqa: F811
+    sizes = dict(seed=0, learning_starts=20) if algo == "dqn" else dict(num_envs=4, n_steps=16)
+    wb = bench(algo=algo, views=["curve"], lr=1e38, **sizes)
+    with pytest.raises(NotFinite, match=r"First: _fused_adam_ in the step of all with lr = 1e\+38, .*: .*weight.*rewind"):
+        wb.step("event", 600)
+    wb = bench(algo=algo, views=["curve"], lr=1e38, **sizes)
+    wb.break_when("nan")
+    wb.step("event", 600)
+    words = wb.player.hit.words
+    assert ".weight" in words and "the step of all with lr = 1e+38, the largest gradient" in words
+    assert not is_sound(wb.trainer)
+    wb.rewind(int(words.split("rewind(")[1].split(")")[0]))
+    assert is_sound(wb.trainer) and wb.player.at > 1
+
+
+class Nothing(nn.Linear):
+    "Takes the logarithm of nothing"
+    def forward(self, x): return (0 * super().forward(x)).log()
+
+
+@dataclass(frozen=True)
+class WrongValues(PPO):
+    "PPO with a critic that takes the logarithm of nothing"
+    def nets(self, spec, rng):
+        nets = super().nets(spec, rng)
+        nets["value"] = nn.Sequential(nn.Linear(4, 8), Nothing(8, 1))
+        return nets
+
+
+def test_targets_that_are_not_finite_name_layer_operation_and_rows(bench):                                 # noqa: F811
+    wb = bench(algo=WrongValues(), views=["curve"], **ROLLOUT)
+    with pytest.raises(NotFinite, match=r"First: log in value.1, in rows 0, 1, 2, 3, 4 and 11 more"):
+        wb.step("event", 600)
+    wb = bench(algo=WrongValues(), views=["curve"], **ROLLOUT)
+    wb.break_when("nan")
+    wb.step("event", 600)
+    assert wb.player.at == 9 and not wb.trainer.updates
+    assert "log in value.1, in rows 0, 1, 2, 3, 4 and 11 more" in wb.player.hit.words
+
+
+@pytest.mark.parametrize("algo", ["sac", "td3"])
+def test_an_action_that_is_none_is_told_before_what_the_environment_made_of_it(bench, algo):               # noqa: F811
+    wb = bench(env="Pendulum-v1", algo=algo, views=["curve"], lr=1e20, **REPLAY)
+    wb.break_when("nan")
+    wb.step("event", 600)
+    assert wb.player.hit.words.startswith("not finite: act, rew, next_obs of agent. First: ")
+    assert " in policy." in wb.player.hit.words
+
+
+def test_weights_of_features_are_found_with_the_update_that_spoilt_them(bench):                            # noqa: F811
+    wb = bench(env="MountainCar-v0", algo="linear_sarsa", views=["curve"], lr=1e6, seed=0)
+    wb.break_when("nan")
+    wb.step("event", 600)
+    assert "q.w[" in wb.player.hit.words
+    assert not is_sound(wb.trainer)
+    wb.rewind(wb.player.at - 1)
+    assert is_sound(wb.trainer)
 
 
 def test_a_step_that_spoils_what_the_next_group_learns_from_is_named():
@@ -401,7 +469,7 @@ def test_where_no_way_leads_back_the_update_after_it_tells(bench, monkeypatch): 
     wb.step("update", 3).break_when("nan")
     wb.call(spoil_moments)
     monkeypatch.setattr(Timeline, "rewind", rewind)
-    with pytest.raises(NotFinite, match="weights were not finite before"):
+    with pytest.raises(NotFinite, match="First: _fused_adam_ in the step of all with lr"):
         wb.step("update", 5)
 
 
@@ -412,3 +480,89 @@ def test_the_first_number_that_is_not_finite_is_named(name):
     assert words in cause(trainer.learner)
     with pytest.raises(NotFinite):
         trainer.advance()
+
+
+# ---- what would be silent
+
+@pytest.mark.parametrize("text, steps", [("episode_return > 10 or kl > 5", 60), ("steps > 300 or kl > 5", 302),
+                                         ("loss > 1e9 or episode_length > 12", 60)])
+def test_each_side_of_an_or_is_asked_of_the_events_that_tell_of_it(bench, text, steps):                     # noqa: F811
+    wb = bench(algo="ppo", views=["curve"], num_envs=2, n_steps=16, seed=0)
+    wb.break_when(text)
+    wb.step("step", 400)
+    assert wb.player.hit and wb.trainer.steps <= steps and "kl" not in wb.player.hit.words
+
+
+def test_sides_of_an_or_are_looked_at_as_expressions_are(bench):                                           # noqa: F811
+    wb = bench(views=["curve"], **ROLLOUT)
+    for text in ("True", "1 > 0", "kl > 5 or 1 > 0"):
+        with pytest.raises(BadExpression, match="asks for nothing that a run tells"):
+            wb.break_when(text)
+    with pytest.raises(BadExpression, match="did you mean 'kl'"):
+        wb.break_when("kll > 1 or rew > 2")
+    wb.break_when("kl > -1 and rew > 0 or rew > 5")
+    wb.step("event", 40)
+    assert wb.player.hit.words.startswith("kl = ")
+
+
+def test_a_name_that_nobody_tells_of_is_warned_of_after_the_first_update():
+    trainer = Trainer("CartPole-v1", "ppo", seed=0, **ROLLOUT)
+    stops = Breakpoints()
+    stops.add("td_error > 10", trainer)
+    with pytest.warns(UserWarning, match="'td_error > 10': this run told nothing of td_error so far"):
+        while not trainer.updates: stops.look(trainer, trainer.advance())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stops.look(trainer, trainer.advance())
+
+
+class InParts(gym.Env):
+    "Observations and actions in parts"
+    observation_space = gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (3,), np.float32), b=gym.spaces.Discrete(4))
+    action_space = gym.spaces.Tuple((gym.spaces.Discrete(2), gym.spaces.Discrete(3)))
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.seen(), {}
+
+    def seen(self):
+        return dict(a=self.np_random.uniform(-1, 1, 3).astype(np.float32), b=int(self.np_random.integers(4)))
+
+    def step(self, act):
+        self.steps += 1
+        return self.seen(), 1., self.steps > 8, False, {}
+
+
+def test_parts_are_known_before_the_first_step_and_asked_for_as_they_are_offered(bench):                   # noqa: F811
+    wb = bench(env=InParts, algo="ppo", views=["curve"], num_envs=2, n_steps=8, batch_size=8)
+    offered = [name for name in names_for(wb.trainer) if name.startswith(("obs", "act")) and not name.isidentifier()]
+    assert offered == ["obs.a", "obs.b", "act[0]", "act[1]"]
+    for text in ("obs.a[0] > -2", "obs.b >= 0", "act[1] >= 0"):
+        wb.unbreak().break_when(text)
+        wb.step("event", 1)
+        assert wb.player.hit, text
+    for text, words in {"obs > 1": "it has parts; ask for one of obs.a, obs.b",
+                        "act > 1": r"it has parts; ask for one of act\[0\], act\[1\]"}.items():
+        wb.unbreak().break_when(text)
+        with pytest.raises(BadExpression, match=words):
+            wb.step("event", 40)
+
+
+def test_what_a_breakpoint_would_ignore_is_refused(bench):                                                 # noqa: F811
+    wb = bench(views=["curve"], **ROLLOUT)
+    for wrong in (dict(what="rew > 0", who="nobody"), dict(what="rew > 0", obs=np.zeros(4))):
+        with pytest.raises(ValueError, match="expected a condition alone, or obs"):
+            wb.break_when(**wrong)
+    assert not wb.breakpoints.conditions
+
+
+def test_a_function_that_fails_is_named_and_dropped_and_the_run_goes_on(bench):                            # noqa: F811
+    def by_nothing(trainer, event): return 1 / 0
+
+    wb = bench(views=["curve"], **ROLLOUT)
+    wb.break_when(by_nothing)
+    with pytest.raises(BadExpression, match="breakpoint 1 is dropped: by_nothing: ZeroDivisionError"):
+        wb.step("event", 5)
+    wb.step("event", 5)
+    assert wb.player.at == 6 and not wb.breakpoints.conditions

@@ -204,6 +204,8 @@ class Changing(Going):
 
     def break_when(self, what=None, obs=None, who=None):
         "Stop where an expression or f(trainer, event) holds, or where the preference at `obs` changes -> its number"
+        if (who if obs is None else what) is not None:
+            raise ValueError("break_when: expected a condition alone, or obs and, of several behaviours, who")
         def add(trainer):
             wanted = what if obs is None else Prefers(obs, behaviour_of(trainer, who), trainer)
             return self.player.stops.add(wanted, trainer)

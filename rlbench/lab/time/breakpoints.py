@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COUNTS', 'ALIASES', 'OF_EPISODE', 'OF_GROUP', 'HEARD_OF', 'KEPT', 'names_for', 'looked_up', 'hit_words', 'marks_with',
            'is_silent', 'limit', 'limit_in', 'Holds', 'HoldsOfEach', 'all_finite', 'is_finite_step', 'is_finite_group',
-           'spoilt_weights', 'NotANumber', 'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
+           'spoilt_cells', 'spoilt_weights', 'NotANumber', 'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c0a37286
 import ast
@@ -22,9 +22,9 @@ from ...core.batch import as_numpy, columns
 from ...core.settings import check_function, fits
 from ...core.state import same
 from ...core.words import NAMES, unknown
-from .expressions import BadExpression, Expression
+from .expressions import BadExpression, Expression, spelt
 from ..views.rollouts import state_meant
-from ...training.learner import FlatGroup
+from ...training.learner import FlatGroup, leaves_of
 from ...training.rule import MARKS, STEP_MARKS, UPDATE_MARKS
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #cff8b00d
@@ -45,14 +45,19 @@ def names_for(trainer):
     found = {}
     for learner in trainer.learners.values():
         parts = learner.last.parts if learner.last else {}
-        found |= {name: known.get(name, "") for name, _ in columns({**(learner.memory.places or {}), **parts})}
+        told = columns({**(learner.memory.places or {}), **parts})
+        names = *leaves_of(learner.actor.spec), *(name for name, _ in told)
+        found |= {spelt(name): known.get(name, "") for name in names}
     return known | found | {alias: known[name] for alias, name in ALIASES.items()}
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #19c94774
 def column_called(tree, name):
     "A column by its name, of a part with dots in it; None where there is none"
-    if name in tree: return as_numpy(tree[name])
-    return dict(columns(tree)).get(name) if "." in name else None
+    column = tree.get(name)
+    if isinstance(column, dict): return column
+    if column is not None: return as_numpy(column)
+    if name.isidentifier(): return None
+    return dict(columns(tree)).get(name.replace("[", ".").replace("]", ""))
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #f94bb918
 OF_EPISODE = dict(episode_return="ret", episode_length="length")    # of Ended
@@ -161,6 +166,8 @@ class Holds:
         self.expression = Expression(text, names_for(trainer))
         self.is_kept = limit_in(text)
         self.names = self.expression.names
+        if not self.names:
+            raise BadExpression(f"{text!r} asks for nothing that a run tells, such as kl or rew")
         self.hears = marks_with(self.names, *[MARKS] * bool(trainer.streaming))
         self.text = text
         self.of_episodes = not OF_EPISODE.keys().isdisjoint(self.names)
@@ -178,6 +185,27 @@ class Holds:
         if rows is ...: return hit_words(values, answer)
         in_order = self.of_episodes and len(event.data) == trainer.env.num_envs
         return hit_words(values, answer, rows, len(event.data), "environment" if in_order else "row")
+
+# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #0480218d
+class HoldsEither:
+    "Expressions with `or` between them: each is asked of the events that tell of it"
+
+    def __init__(self, parts, text):
+        self.parts = parts
+        self.hears = [marks for marks in MARKS if any(marks in one.hears for one in parts)]
+        self.names = [name for one in parts for name in one.names]
+        self.text = text
+
+    def __call__(self, trainer, event):
+        return next(filter(None, (one(trainer, event) for one in self.parts)), "")
+
+def held_by(text, trainer):
+    "A condition from an expression"
+    Expression(text, names_for(trainer))                  # says what is wrong with it
+    tree = ast.parse(text.strip(), mode="eval").body
+    either = isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.Or)
+    if not either: return Holds(text, trainer)
+    return HoldsEither([Holds(ast.unparse(part), trainer) for part in tree.values], text)
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #13f165fc
 class HoldsOfEach:
@@ -206,9 +234,10 @@ def all_finite(column):
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #99d49f01
 def is_finite_step(row):
-    "Whether rewards (N,) and observations are finite; asked at every step, so quickly where they are arrays"
+    "Whether actions, rewards (N,) and observations are finite; asked at every step, so quickly where they are arrays"
     rew = row.get("rew")                                  # quicker than by Batch's own ways
     obs = row.get("next_obs")
+    if not all_finite(row.get("act")): return False
     if type(obs) is np.ndarray and obs.dtype.kind == "f":
         flat = obs.ravel("K")                             # as it lies in memory
         if isfinite(np.vdot(rew, rew)) and isfinite(np.vdot(flat, flat)):
@@ -225,34 +254,58 @@ def is_finite_group(group): # of a learner
     return True
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #bbefd312
+def spoilt_cells(nets):
+    "A cell of a table, or a weight, that is not finite, in words; nothing where all are"
+    for name, table in nets.state_dict().items():
+        wrong = np.argwhere(~np.isfinite(as_numpy(table))) if torch.is_tensor(table) else ()
+        if len(wrong):
+            return f"not finite: {name}{wrong[0].tolist()} and {len(wrong) - 1} more, after an update"
+    return ""
+
 def spoilt_weights(learner):
     "Which weights the last step has made such that they are not finite, in words; nothing where all are"
+    if learner.last and not learner.last.groups:
+        return spoilt_cells(learner.nets)
     for group, (_, norm) in learner.last.groups.items() if learner.last else ():
         if not is_finite_group(learner.groups[group]):
             return f"not finite: the weights of {group}, after a step down a finite gradient of {norm:.4g}"
     return ""
 
+# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #6b7720ea
+def is_small(last): # Taken
+    "Whether an update of tables was too small for them to run away: the squares of its errors are finite"
+    if last.groups or "delta" not in last.parts: return False
+    delta = as_numpy(last.parts.delta)
+    return isfinite(np.vdot(delta, delta))
+
+def wrong_targets(trainer, event):
+    "What was made of rows that is not finite, in words; rows of a memory were looked at before"
+    if trainer.learners[event.who].algo.replays: return ""
+    made = event.data.keys() & {"val", "adv", "ret"}
+    wrong = [name for name in sorted(made) if not all_finite(as_numpy(event.data[name]))]
+    return f"not finite: {', '.join(wrong)} of the rows that were processed" if wrong else ""
+
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c37ce5dc
 class NotANumber:
-    "A loss, a gradient, weights after their step, a reward or an observation that is not finite"
+    "A loss, a gradient, weights after their step, a target, an action, a reward or an observation that is not finite"
     text = "nan"
-    hears = [marks for marks in MARKS if marks]
+    hears = MARKS
 
     def __call__(self, trainer, event):
         if event.kind == "collect":
             for who, row in event.rows.items():
                 if is_finite_step(row): continue
                 there = row[event.steps[who].valid]
-                wrong = [name for name in ("rew", "next_obs") if not all_finite(there[name])]
+                wrong = [name for name in ("act", "rew", "next_obs") if not all_finite(there[name])]
                 if wrong: return f"not finite: {', '.join(wrong)} of {who}"
         if event.kind == "learn":
             learner = trainer.learners[event.who]
             for group, (loss, norm) in learner.last.groups.items():
                 if not (isfinite(loss) and isfinite(norm)):
                     return f"not finite: the loss or the gradient of {group}"
-            if not event.left:                            # before that the next update tells
+            if not (event.left or is_small(learner.last)):               # before that the next update tells
                 return spoilt_weights(learner)
-        return ""
+        return wrong_targets(trainer, event) if event.kind == "process" else ""
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #41c23e24
 class Prefers:
@@ -299,7 +352,7 @@ def condition(what, trainer):
     "The condition that is meant: 'nan', an expression, or a function"
     if isinstance(what, str):
         if what == "nan": return NotANumber()
-        holds = Holds(what, trainer)
+        holds = held_by(what, trainer)
         return HoldsOfEach(holds) if len(trainer.env.behaviours) > 1 else holds
     if not callable(what):
         raise ValueError(f"break_when = {what!r}: expected an expression such as 'kl > .05', 'nan', or a function of "
@@ -329,8 +382,18 @@ def untold(names, trainer):
     for learner in learners:
         if learner.last.groups: told |= OF_GROUP.keys()   # tables have no loss
         for tree in (learner.memory.places, learner.data, learner.last.parts, learner.last.batch):
-            told |= {name for name, _ in columns(tree or {})} | {*(tree or {})}
+            told |= {spelt(name) for name, _ in columns(tree or {})} | {*(tree or {})}
     return [name for name in names if ALIASES.get(name, name) not in told]
+
+def warned(unsure, trainer):
+    "Warn of conditions that ask for what nobody tells -> those that wait until everybody has made an update"
+    if not all(learner.last for learner in trainer.learners.values()):
+        return unsure
+    for holds in unsure:
+        missing = ", ".join(untold(getattr(holds, "names", ()), trainer))
+        if missing:
+            warnings.warn(f"breakpoint {holds.text!r}: this run told nothing of {missing} so far")
+    return []
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #a1f23230
 def asked_once(holds, trainer, event):
@@ -340,7 +403,8 @@ def asked_once(holds, trainer, event):
 def asked_of_both(holds, trainer, event):
     "The same of who learns as it acts: an expression is asked of the step, of the update, and of both together"
     if isinstance(holds, (Says, Prefers)): return holds(trainer, event)
-    answers = (holds(trainer, one) for one in (*event.apart, event))
+    asked = event.apart if isinstance(holds, NotANumber) else (*event.apart, event)
+    answers = (holds(trainer, one) for one in asked)
     return next(filter(None, answers), "")
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #985a74fe
@@ -350,6 +414,7 @@ class Breakpoints:
     def __init__(self):
         self.conditions = {}        # number -> condition
         self.hits = {}              # number -> how often
+        self.unsure = []            # set before everybody had made an update
         self.sort()
 
     def sort(self):
@@ -363,9 +428,7 @@ class Breakpoints:
         "Stop where this holds from now on -> its number"
         number = max(self.conditions, default=0) + 1
         self.conditions[number] = holds = condition(what, trainer)
-        missing = untold(getattr(holds, "names", ()), trainer)
-        if missing:
-            warnings.warn(f"breakpoint {what!r}: this run told nothing of {', '.join(missing)} so far", stacklevel=4)
+        self.unsure = warned([*self.unsure, holds], trainer)
         self.hits[number] = 0
         self.sort()
         return number
@@ -385,13 +448,15 @@ class Breakpoints:
 
     def look(self, trainer, event):
         "The first that an event hits, as a Hit, or None"
+        if self.unsure: self.unsure = warned(self.unsure, trainer)
         ask = asked_of_both if event.steps and event.kind == "learn" else asked_once
         struck = []
         for number, holds in self.hearing[event.marks]:
             try: words = ask(holds, trainer, event)
-            except BadExpression as problem:
+            except Exception as problem:                  # of an expression, or of anybody's function
                 self.drop(number)
-                raise BadExpression(f"breakpoint {number} is dropped: {problem}") from None
+                why = problem if isinstance(problem, BadExpression) else f"{holds.text}: {problem!r}"
+                raise BadExpression(f"breakpoint {number} is dropped: {why}") from problem
             if words: struck.append(self.struck(number, words))
         return struck[0]._replace(also=tuple(struck[1:])) if struck else None
 

@@ -8,6 +8,7 @@ __all__ = ['ROW_WISE', 'FUNCTIONS', 'ALLOWED', 'SIGNS', 'FORMS', 'BadExpression'
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #d6c8e4c0
 import ast
+import re
 
 import numpy as np
 
@@ -102,6 +103,9 @@ class RowWise(ast.NodeTransformer):
         return joined_by("both", pairs)
 
     def visit_Subscript(self, node):
+        whole = ast.unparse(node)                         # `act[0]` of an action in parts is one name, too
+        if whole in (self.names or ()):
+            return self.visit_Name(ast.Name(whole, ast.Load()))
         at = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         return call_of("component", self.visit(node.value), *map(self.visit, at))
 
@@ -131,9 +135,16 @@ def compiled_from(text, reader):
         raise BadExpression(f"{text!r}: {problem}") from None
 
 # %% ../../../nbs/8_lab/3_time/13_expressions.ipynb #4a54e088
+def spelt(name):
+    "A dotted name as one writes it in an expression: act[0] for act.0"
+    return re.sub(r"\.(\d+)", r"[\1]", name)
+
 def failure_words(problem, values):
     "Why an expression has no answer for these values"
     told = str(problem)
+    for name, x in values.items():
+        if isinstance(x, dict):
+            return f"it has parts; ask for one of {', '.join(spelt(f'{name}.{part}') for part in x)}"
     if isinstance(problem, ZeroDivisionError): return "it divides by 0"
     if isinstance(problem, OverflowError): return "a number in it is too large"
     if "numpy boolean" in told:

@@ -4,15 +4,16 @@
 
 # %% auto #0
 __all__ = ['is_wrong', 'floats_in', 'wrong_rows', 'FirstWrong', 'some_of', 'extremes', 'Witness', 'wrong_weights',
-           'wrong_columns', 'wrong_numbers', 'left_alone', 'watched', 'wrong_kept', 'cause']
+           'wrong_columns', 'wrong_numbers', 'left_alone', 'watched', 'wrong_kept', 'watched_event', 'cause']
 
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #e2a08e3c
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -44,11 +45,12 @@ class FirstWrong:
     backward: bool      # in the gradient
     rows: list          # of the minibatch; empty where the answer has no rows
     arguments: list     # (smallest, largest) of each tensor that it was given
+    of: str = "the minibatch"       # what the rows are of
 
     def __str__(self):
         where = self.layer or "the loss"
         when = "the gradient of " if self.backward else ""
-        rows = f", in {some_of(self.rows)} of the minibatch" if self.rows else ""
+        rows = f", in {some_of(self.rows)} of {self.of}" if self.rows else ""
         given = "; ".join(f"{low:.4g} … {high:.4g}" for low, high in self.arguments)
         return f"{self.operation} in {when}{where}{rows}; it was given numbers of {given}"
 
@@ -69,7 +71,7 @@ class Witness(TorchDispatchMode):
 
     def __init__(self, nets, n):
         super().__init__()
-        self.n = n                  # rows of the minibatch
+        self.n = n                  # rows of the minibatch; None: of what the first layer is given
         self.layers = []            # at work, the innermost last
         self.weights = {weight.data_ptr(): name for name, weight in nets.named_parameters()}
         self.backward = False
@@ -80,7 +82,8 @@ class Witness(TorchDispatchMode):
             self.hooks.append(layer.register_forward_pre_hook(partial(self.enter, name)))
             self.hooks.append(layer.register_forward_hook(self.leave, always_call=True))
 
-    def enter(self, name, *_):
+    def enter(self, name, layer, given):
+        if self.n is None and given: self.n = len(given[0])
         self.layers.append(name)
 
     def leave(self, *_):
@@ -142,6 +145,15 @@ def left_alone(learner):
         load_weights(learner.nets, weights)
         for name, group in learner.groups.items(): group.go_back(moments[name])
 
+# %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #cfa92eef
+def stepped(learner, name): # a group
+    "Which of its weights are not finite after their step, and how that was taken, in words"
+    wrong = [weight for weight in learner.groups[name].names if weight in wrong_weights(learner.nets)]
+    settings = learner.groups[name].optimiser.param_groups[0]
+    steepest = max(weight.grad.abs().max().item() for weight in settings["params"])
+    rate = f"lr = {settings['lr']:.4g}, the largest gradient {steepest:.4g}"
+    return f"the step of {name} with {rate}: {', '.join(wrong[:2])}{', …' * bool(wrong[2:])}"
+
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #754bc26b
 def watched(learner, batch):
     "FirstWrong of an update: of its losses, of their gradients, of its steps; None where there is none"
@@ -156,6 +168,8 @@ def watched(learner, batch):
             if witness.first: break
             witness.step = f"the step of {group}"
             learner.groups[group].step(loss, named)
+            if witness.first:
+                return replace(witness.first, layer=stepped(learner, group))
             witness.step = ""
     return witness.first
 
@@ -169,6 +183,17 @@ def wrong_kept(learner):
     told = [f"weights were not finite before: {', '.join(weights)}"] if weights else []
     told += [f"{name} was not finite before, in {some_of(rows)}" for name, rows in others]
     return "; ".join(told)
+
+# %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #a54f7833
+def watched_event(trainer):
+    "FirstWrong of the next event of a trainer that nobody needs any more, of its actions or targets"
+    for actor in trainer.actors.values():
+        actor.quick = actor.nets                          # numpy tells of no operation
+    nets = nn.ModuleDict({name: actor.nets for name, actor in trainer.actors.items()})
+    witness = Witness(nets if len(nets) > 1 else actor.nets, None)
+    with contextlib.closing(witness), contextlib.suppress(Exception), witness:
+        trainer.advance()                                 # an environment may refuse what is no number
+    return witness.first and replace(witness.first, of="those at hand")
 
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #01ad3744
 def cause(learner):

@@ -16,6 +16,8 @@ from functools import partial
 from itertools import product
 from time import perf_counter
 
+import numpy as np
+
 from ...core.settings import check_function, fits
 from ...core.state import snapshot
 from ...core.words import ConfigError, unknown
@@ -26,8 +28,8 @@ from .forks import Forks
 from .journal import keyword_text, outside_text, source_text
 from .owner import Goal, Owner, break_promises, check_goal, check_possible, say_so
 from ..views.pins import pass_pins, pins_of
-from .not_finite import cause
-from .timeline import (BITS_OF, Timeline, done_before, marks_on, root_of, start_again,
+from .not_finite import cause, watched_event, wrong_columns, wrong_kept
+from .timeline import (BITS_OF, UNIT_BITS, Timeline, done_before, marks_on, root_of, start_again,
                                            timeline_of_fork)
 from ...training.learner import NotFinite
 from ...training.rule import STEP_MARKS, UPDATE_MARKS
@@ -486,19 +488,50 @@ def come_to_update(twin):
     twin.streaming = []
     for _ in "collect", "process": twin.advance()
 
+def why_next(twin):
+    "Which operation of its next event makes the first number that is none, in words"
+    come_to_update(twin)
+    for learner in twin.learners.values():
+        if learner.todo: return cause(learner)
+        if learner.due <= 0: break
+    return str(watched_event(twin) or "")
+
+def why_after(timeline, at):
+    "The same of a copy that stands where the run stood after an event; None where no copy comes there"
+    branch, _ = timeline.where(at)
+    done = timeline.done if at == timeline.at else done_before(branch.deeds, at + 1)
+    try:
+        with contextlib.closing(timeline.twin(branch.path(at, done))) as twin:
+            return why_next(twin)
+    except ASTRAY:
+        return None
+
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #ae5cb5c6
+def made_at(timeline):
+    "Where the run stood before weights, or targets, were made that are not finite; where it stands, if all are"
+    marks = marks_on(timeline.path)
+    for learner in timeline.trainer.learners.values():
+        if wrong_kept(learner): made = marks & UNIT_BITS["update"]
+        else: made = (marks == 0) & bool(wrong_columns(learner.data or {}))
+        found = np.flatnonzero(made)
+        if len(found): return root_of(timeline.path).since + int(found[-1])
+    return timeline.at
+
+def told_first(timeline, upto): # events
+    "What made the first number that is none, and the way back to before it, in words"
+    at = min(made_at(timeline), upto)
+    found = why_after(timeline, at) or why_after(timeline, upto)
+    return "" if found is None else ". " + f"First: {found}; " * bool(found) + f"rewind({at}) leads to before it"
+
 def tell_cause(timeline, problem):
     "NotFinite says as well which number was the first that is none, where a copy comes to where the run stands"
-    try:
-        with contextlib.closing(timeline.twin(timeline.branch.path(timeline.at, timeline.done))) as twin:
-            come_to_update(twin)
-            found = next(filter(None, map(cause, twin.learners.values())), "")
-    except ASTRAY:
-        return                                            # no copy comes there: the message stays as it is
-    if found: problem.args = (f"{problem}. First: {found}",)
+    problem.args = (f"{problem}{told_first(timeline, timeline.at)}",)
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #6920de58
 def flagged(timeline, hit):
     "A Hit, or None, with its flag on a timeline"
+    if hit and hit.text == NotANumber.text:
+        hit = hit._replace(words=hit.words + told_first(timeline, timeline.at - 1))
     for one in (hit, *hit.also) if hit else ():
         timeline.flag("breakpoint", f"{one.text}: {one.words}")
     return hit
