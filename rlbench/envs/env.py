@@ -22,8 +22,8 @@ from ..core.spaces import (AGENT, Row, as_columns, clipped_to, described, from_c
                                  room_for)
 from ..core.state import Fixed, InProcess, same, snapshot
 from .parameters import Tunable, tune
-from .place import (FRESH, KnowsMeans, WayBack, begin_at, copies_in, fill, layers, means_in, own_state,
-                                picture, place, put_into, run_on, tells_state)
+from .place import (FRESH, WAY_IN, KnowsMeans, WayBack, begin_at, copies_in, fill, layers, means_in,
+                                no_way_in, own_state, picture, place, put_into, run_on, tells_state)
 
 # %% ../../nbs/1_envs/101_env.ipynb #88ab7e52
 class Step(NamedTuple):
@@ -131,7 +131,7 @@ def close_envs(envs):
         for env in envs: each_of.callback(env.close)
 
 # %% ../../nbs/1_envs/101_env.ipynb #a81c7d01
-def cannot_be_put(id, behaviours=1, how="nobody knows how. Give it a method place(obs)"):
+def cannot_be_put(id, behaviours=1, how=f"nobody knows how. {WAY_IN}"):
     "Why an environment cannot be put into a state, in words"
     why = "one behaviour does not see all of it" if behaviours > 1 else how
     return f"{id} cannot be put into a state that is shown: {why}"
@@ -478,7 +478,7 @@ class EnvList(Replayed):
     def put(self, obs):
         "Begin an episode of the first environment in the state that shows `obs` -> observations to act on"
         if begin_at(self.single, obs) is None:
-            raise EnvProblem(cannot_be_put(self.id))
+            raise EnvProblem(cannot_be_put(self.id, how=no_way_in(self.single)))
         self.obs = self.obs.copy()                        # who was shown the old ones keeps them
         self.begin(0)
         self.begun_at = {self.seeds[0]: snapshot(obs)}
