@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rlbench import Trainer, load
 from rlbench.core.spaces import AGENT
 from rlbench.core.state import same
-from rlbench.envs.env import EnvProblem
+from rlbench.envs.env import EnvList, EnvProblem
 from rlbench.envs.native import NativeVec
 from rlbench.envs.terms import TermedEpisodes, TermsDoNotAddUp, hear_terms
 from tests.cases import CASES, EPISODE, ONE_EACH
@@ -127,3 +127,57 @@ def test_what_tells_nothing_is_left_alone():
     run = Trainer("CartPole-v1", "ppo")
     assert type(run.env.episodes[AGENT]).__name__ == "Episodes"
     assert "Reads" not in type(run.env.env).__name__
+
+
+class Odd(gym.Env):
+    "Tells what it is asked to tell of its rewards, from some step of its episodes on"
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, told, since=0):
+        self.told = told
+        self.since = since
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, act):
+        self.t += 1
+        info = dict(reward_terms=self.told) if self.t > self.since else {}
+        return np.zeros(2, np.float32), 1., self.t > 9, False, info
+
+
+@pytest.mark.parametrize("told, words", [
+    (None, r"Odd: info\['reward_terms'\] is None, expected {name: number}"),
+    ([1.], r"is \[1.0\], expected {name: number}"),
+    (dict(way=1., fuel="full"), r"\['fuel'\] is 'full', expected one number"),
+    (dict(way=np.array([1.]), fuel=0.), r"\['way'\] is array\(\[1.\]\), expected one number"),
+])
+@pytest.mark.parametrize("make", [EnvList, lambda id, make, n: NativeVec(id, make(), SyncVectorEnv([make] * n))],
+                         ids=["list", "vector"])
+def test_what_is_no_sum_of_named_numbers_is_named(told, words, make):
+    with pytest.raises(EnvProblem, match="expected" if make is not EnvList else words):
+        Trainer(lambda: make("odd", lambda: Odd(told), 2), "ppo").run(2)
+
+
+def test_odd_terms_in_the_middle_are_named():
+    run = Trainer(lambda: Odd(dict(way=1.)), "ppo")
+    run.env.envs[0].unwrapped.told = dict(way=[1.])
+    with pytest.raises(EnvProblem, match=r"\['way'\] is \[1.0\], expected one number"): run.run(2)
+
+
+def test_names_of_terms_may_be_numbers():
+    run = Trainer(lambda: Odd({0: .25, 1: .75}), "ppo", num_envs=1).run(20)
+    assert run.episodes.names == ("0", "1") and run.episodes.mean_terms.tolist() == [2.5, 7.5]
+
+
+@pytest.mark.parametrize("settings, since, why", [(dict(check_env=False), 0, "check_env=False"),
+                                                  ({}, 4, "the first step of its trial told none")])
+def test_terms_that_nobody_keeps_are_said_once(settings, since, why):
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        run = Trainer(lambda: Odd(dict(way=1.), since), "ppo", num_envs=2, **settings).run(100)
+        run.fork().run(20)
+    assert [why in str(one.message) for one in heard if "nobody keeps them" in str(one.message)] == [True]

@@ -296,7 +296,9 @@ def told_before(source, cast, config, env_settings, memory):
     "A trainer of whose environment nothing is said: it was said when the run began"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CannotGoBack)
-        return Trainer(source, cast, config=config, env_settings=env_settings, memory=memory)
+        trainer = Trainer(source, cast, config=config, env_settings=env_settings, memory=memory)
+    trainer.env.unheard = ""
+    return trainer
 
 # %% ../../nbs/6_training/64_trainer.ipynb #16394ec4
 class Trainer(Steered):
@@ -320,6 +322,7 @@ class Trainer(Steered):
         self.streams = Streams(self.settings.seed)
         vector = source.vector(envs_for(self.config), self.settings.native, self.settings.check_env)
         if self.settings.check_env: look_back(source, vector)
+        else: vector.unheard = "it was not tried before (check_env=False)"
         check_names(vector, self.settings.observation_names)
         vector.named = self.settings.observation_names
         memories = memories_for(self.cast, memory)
