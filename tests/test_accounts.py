@@ -470,3 +470,19 @@ def test_rewards_are_told_where_they_are_those_of_the_target():
     assert "1 + 0.99 · 1 + 0.9801 · 1 + 0.9703 · " in explain_next(trainer).line(0)
     trainer.set(n_step=1)
     assert "target 2.97 + 0.9703 · " in explain_next(trainer).line(0)
+
+
+@pytest.mark.parametrize("asked, words", [
+    (lambda account: account.table("movd"), "unknown column 'movd'; did you mean 'moved'"),
+    (lambda account: account.table(["moved"]), "unknown column ['moved']"),
+    (lambda account: account.table(most=-1), "table: most = -1: expected a whole number"),
+    (lambda account: account.table(most="x"), "table: most = 'x': expected a whole number"),
+    (lambda account: account.texts(99), "row 99: the update had 8 rows, numbered from 0"),
+    (lambda account: account.place(-1), "row -1: the update had 8 rows, numbered from 0"),
+    (lambda account: account.line(1.5), "row 1.5: the update had 8 rows, numbered from 0"),
+])
+def test_what_an_account_does_not_have_is_named(asked, words):
+    account = explain_next(Trainer("CartPole-v1", "dqn", learning_starts=20, batch_size=8, hidden=(8,)))
+    with pytest.raises(ValueError) as refused: asked(account)
+    assert words in str(refused.value)
+    assert str(account.table("row", down=False, most=2)).split()[-1] and len(account.texts(np.int64(0))) > 3

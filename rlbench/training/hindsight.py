@@ -14,7 +14,7 @@ import torch
 
 from ..buffers.returns import cuts, discounted
 from ..core.batch import each
-from ..core.settings import whole_number
+from ..core.settings import check_function, whole_number
 from ..core.words import ConfigError
 from .actor import to_tensors
 from .checkpoints import trainer_of
@@ -116,6 +116,7 @@ def value_against_return(trainer,         # whose: a Trainer, or a run's id, fol
     who = chosen_one(trainer.actors, who)
     episodes = whole_number("value against return: episodes", episodes, low=1)
     longest = whole_number("value against return: longest", longest, low=1)
+    if stop is not None: check_function("value against return: stop", stop)
     begin, actors = visitors(trainer, whole_number("value against return: seed", seed))
     actor = actors[who]
     check_measurable(actor, trainer.obs[who])

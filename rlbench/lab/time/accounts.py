@@ -19,6 +19,7 @@ from ...algos.questions import Node, backup_diagram
 from ...core.batch import Batch, TextTable, as_numpy, each
 from ...core.settings import fits, whole_number
 from ...core.state import same
+from ...core.words import check_word
 from ..views.backups import corrected
 from ..pictures.drawing import short
 from ..views.inspect import action_words, ending
@@ -297,7 +298,9 @@ class Account:
         return bool(self.algo.update) and getattr(self.last.batch.get("obs"), "ndim", 0) == 1
 
     def at(self, i):
-        "Where the i-th row stands in the minibatch"
+        "Where the i-th row stands in the minibatch; ValueError where an update had none"
+        if not (fits(int, i) and 0 <= i < len(self.rows.row)):
+            raise ValueError(f"row {i}: the update had {len(self.rows.row):,} rows, numbered from 0")
         _, axes = rows_that_count(self.last.batch)
         return np.unravel_index(self.rows.row[i], axes)
 
@@ -313,7 +316,9 @@ class Account:
         return [obs_told(batch, at), self.acts[i], end_told(batch, at), *numbers]
 
     def table(self, by=None, down=True, most=10):
-        "The first rows by a column, as text"
+        "The first rows by a column, as text; None: as they were drawn"
+        if by is not None: check_word("column", by, ["row", *self.columns])
+        most = whole_number("table: most", most, low=1)
         shown = in_order(self.rows, by, down)[:most].tolist()
         return TextTable(["row", "obs", "act", "end", *self.columns], [[i, *self.texts(i)] for i in shown])
 
@@ -331,8 +336,7 @@ class Account:
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #0765ad7b
 def numbers_of_row(account, i):
     "{column: number} of the i-th row; ValueError where an update had none"
-    if not (fits(int, i) and 0 <= i < len(account.rows.row)):
-        raise ValueError(f"row {i}: the update had {len(account.rows.row):,} rows, numbered from 0")
+    account.at(i)
     return {name: float(column[i]) for name, column in account.rows.items()}
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #6cdcaa08
