@@ -486,3 +486,27 @@ def test_what_an_account_does_not_have_is_named(asked, words):
     with pytest.raises(ValueError) as refused: asked(account)
     assert words in str(refused.value)
     assert str(account.table("row", down=False, most=2)).split()[-1] and len(account.texts(np.int64(0))) > 3
+
+
+@pytest.mark.parametrize("algo", ["ppo", "impala", "trpo", "recurrent_ppo", "stream_ac", "stream_q"])
+def test_what_rewards_are_counted_in_is_not_taken_for_the_gradient(algo):
+    trainer = Trainer("CartPole-v1", algo, seed=0)
+    timeline = Timeline(trainer)
+    trainer.until("iteration", 6 if "stream" in algo else 2)
+    account = explain_update(timeline)
+    was, now = float(account.nets.scale.unit), float(trainer.learner.nets.scale.unit)
+    assert now > 1.01 * was
+    assert f"rewards count in units of {now:.4g}, in those of {was:.4g} before" in str(account)
+    if "rec" not in algo and "q" not in algo:
+        with torch.no_grad(): after = trainer.learner.algo.values(trainer.learner.nets, account.last.batch.obs)
+        assert np.allclose(account.rows.after, after.numpy() / now * was, rtol=1e-4)
+    assert not {"scale", "usual.0"} & {layer for layer in account.layers}
+
+
+@every_case
+def test_the_layers_of_an_account_are_those_that_learn(case):
+    trainer = case.begun(num_envs=2)
+    trainer.until("update", 2)
+    who = next(iter(trainer.learners))
+    counted = {"scale", "usual", "norm", "visits", "traces", "policy_traces", "value_traces", "tally", "pulls", "queue"}
+    assert not counted & {layer.split(".")[0] for layer in explain_next(trainer, who).layers}

@@ -137,15 +137,35 @@ def rows_moved(last, algo, gamma,  # discount in the targets
     return found
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #0e9968fa
+COUNTS = "traces", "visits", "pulls", "paid", "tally", "queue", "model"   # of tables, beside what they learn
+
+def what_learns(nets):
+    "{name: tensor}: parameters; where there are none, tables of numbers that are more than counts"
+    weights = dict(nets.named_parameters())
+    held = {name: x for name, x in nets.state_dict().items() if name.partition(".")[0] not in COUNTS}
+    return weights or {name: x for name, x in held.items() if torch.is_tensor(x) and x.is_floating_point()}
+
 def layers_moved(before, after):
     "{layer: length of its change} of two networks of a kind, the longest first"
-    there = after.state_dict()
+    there = what_learns(after)
     squares = {}
-    for name, was in before.state_dict().items():
-        if isinstance(was, torch.Tensor) and was.is_floating_point():
-            change = float((there[name].double() - was.double()).square().sum())
-            squares[layer_of(name)] = squares.get(layer_of(name), 0.) + change
+    for name, was in what_learns(before).items():
+        change = float((there[name].detach().double() - was.detach().double()).square().sum())
+        squares[layer_of(name)] = squares.get(layer_of(name), 0.) + change
     return {layer: square**.5 for layer, square in sorted(squares.items(), key=lambda one: -one[1]) if square}
+
+# %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #47dac1a0
+def units(nets):
+    "What their rewards are counted in"
+    return float(getattr(getattr(nets, "scale", None), "unit", 1.))
+
+def in_units_of(before, after):
+    "Networks after a step, with what was usual before it"
+    alone = copy.deepcopy(after)
+    pairs = zip(*([*getattr(nets, "usual", ()), getattr(nets, "scale", None)] for nets in (before, alone)))
+    for was, now in pairs:
+        if was: now.load_state_dict(was.state_dict())
+    return alone
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #c202ba11
 def rewards_within(learner, last):
@@ -280,6 +300,7 @@ class Account:
     acts: list         # what was done in the rows, in words
     rewards: list      # of the steps in each row's target; None where that is one, or a mixture
     gamma: float       # the discount in its targets; None where there are several
+    units: tuple = (1., 1.)     # that rewards count in, before and after
 
     @property
     def columns(self):
@@ -385,6 +406,8 @@ def account_words(account):
     rows = len(account.rows.row)
     told = [f"{rows:,} row{'s' * (rows != 1)}", moved_text(account)]
     told += [f"{layer} moved by {figure(change)}" for layer, change in list(account.layers.items())[:1]]
+    was, now = map(figure, account.units)
+    if was != now: told.append(f"rewards count in units of {now}, in those of {was} before, which stand here")
     return f"update {account.number:,} of {account.who} by {account.algo.name}: {'; '.join(told)}"
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #7713667a
@@ -404,9 +427,10 @@ def account_ahead(trainer, who):
     trainer.until(lambda event: event.kind == "learn" and event.who == who)
     last = learner.last
     gamma = learner.discount_of(last)
-    rows = rows_moved(last, learner.algo, gamma, before, learner.nets)
+    rows = rows_moved(last, learner.algo, gamma, before, in_units_of(before, learner.nets))
     return Account(who, learner.updates, learner.algo, last, before, rows, layers_moved(before, learner.nets),
-                   acts_told(trainer, who, last, rows.row), rewards_within(learner, last), gamma)
+                   acts_told(trainer, who, last, rows.row), rewards_within(learner, last), gamma,
+                   (units(before), units(learner.nets)))
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #47f5ec8e
 def explain_next(trainer, who=None): # behaviour, where several learn
