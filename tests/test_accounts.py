@@ -11,7 +11,7 @@ import rlbench
 from rlbench.core.batch import Batch
 from rlbench.core.state import same
 from rlbench.envs.env import EnvProblem
-from rlbench.lab.time.accounts import explain_next, explain_update
+from rlbench.lab.time.accounts import cell_line, explain_next, explain_update, how_far
 from rlbench.lab.views.backups import BackupView, draw_tree, trimmed
 from rlbench.lab.views.part_histories import PartsHistory
 from rlbench.lab.views.updates import TargetsView, UpdateView
@@ -510,3 +510,73 @@ def test_the_layers_of_an_account_are_those_that_learn(case):
     who = next(iter(trainer.learners))
     counted = {"scale", "usual", "norm", "visits", "traces", "policy_traces", "value_traces", "tally", "pulls", "queue"}
     assert not counted & {layer.split(".")[0] for layer in explain_next(trainer, who).layers}
+
+
+def test_a_target_of_several_steps_says_how_its_episode_ended():
+    trainer = Trainer("CartPole-v1", "dqn", seed=0, env_settings=dict(max_episode_steps=6), learning_starts=50,
+                      batch_size=64, hidden=(16,), n_step=3)
+    trainer.until("update", 3)
+    account = explain_next(trainer)
+    memory = trainer.learner.memory
+    rows, alive = memory.ahead(account.last.batch.index.numpy(), 3)
+    seen = set()
+    for i in range(64):
+        last = memory.gather(rows[alive[:, i], i])[-1:]
+        steps = int(alive[:, i].sum())
+        how = "ended" * bool(last.term[0]) + "cut" * bool(last.trunc[0])
+        assert account.texts(i)[2] == (f"{how} after {steps} steps" if how and steps > 1 else how)
+        seen.add((how, steps))
+    assert {("cut", 2), ("cut", 3)} <= seen
+
+
+def next_account(algo, env, updates, **settings):
+    trainer = Trainer(env, algo, seed=0, **settings)
+    trainer.until("update", updates)
+    return explain_next(trainer), trainer
+
+
+def test_where_a_policy_went_is_told_where_losses_name_nothing_of_it():
+    account, trainer = next_account("trpo", "CartPole-v1", 15, n_steps=16, n_epochs=2, batch_size=16, hidden=(8,))
+    trainer.until("update")
+    assert trainer.learner.last.left == 0
+    batch = account.last.batch
+    with torch.no_grad(): logp = [nets.policy(batch.obs).logp(batch.act).numpy()
+                                  for nets in (account.nets, trainer.learner.nets)]
+    assert np.allclose([account.rows.logp, account.rows.logp_after], logp, atol=1e-6)
+    centred = batch.adv.numpy() - account.last.data.adv.numpy().mean()
+    assert np.allclose(account.rows.followed, np.sign(centred) * (logp[1] - logp[0]), atol=1e-6)
+    account, _ = next_account("trpo", "CartPole-v1", 14, n_steps=16, n_epochs=2, batch_size=16, hidden=(8,))
+    assert "logp" not in account.rows and "its policy is not moved in this one" in str(account)
+
+    account, _ = next_account("stream_ac", "CartPole-v1", 8)
+    assert np.array_equal(account.rows.pushed, np.sign(account.rows.error)) and "log-probability" in account.line(0)
+
+    boxed = dict(learning_starts=20, batch_size=8, hidden=(8,))
+    account, _ = next_account("sac", "Pendulum-v1", 4, **boxed)
+    assert "logp_after" in account.rows and "followed" not in account.rows
+    assert "its policy climbs the critic" in str(account)
+    account, trainer = next_account("td3", "Pendulum-v1", 3, **boxed)
+    trainer.until("update")
+    with torch.no_grad(): acts = [nets.policy(account.last.batch.obs).mode().numpy()
+                                  for nets in (account.nets, trainer.learner.nets)]
+    assert np.allclose(account.rows["shift"], np.abs(acts[1] - acts[0])[:, 0], atol=1e-6) and account.rows["shift"].any()
+    assert "own action here moved by" in account.line(0)
+
+
+def test_who_remembers_has_values_before_and_after():
+    account, _ = next_account("recurrent_ppo", "CartPole-v1", 2, n_steps=16, hidden=(8,), memory_size=8)
+    rows = account.rows
+    assert np.allclose(rows.before[:4], rows.estimate[:4], atol=.5) and {"after", "moved"} <= rows.keys()
+    assert "of the error" in account.line(0)
+
+
+def test_a_target_without_terms_is_told_once():
+    account, _ = next_account("r2d2", "CartPole-v1", 3, learning_starts=100, batch_size=4, hidden=(8,))
+    assert f"has the target {account.rows.target[0]:.4g}; now" in account.line(0)
+    assert "its targets are on a scale of their own" in str(account)
+
+
+def test_nothing_is_told_as_minus_0():
+    assert how_far(-0.) == "0 of the error nearer"
+    row = dict(before=1., after=1., moved=-0., paid=2., discount=0.)
+    assert cell_line(row, "q[3, 1]", "2") == "q[3, 1] += 0 · (2 − 1) = 0"

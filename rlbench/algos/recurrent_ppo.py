@@ -127,6 +127,10 @@ class RecurrentPPO(Carrying, PPO):
         val = val * nets.scale.unit
         yield "all", *ppo_loss(self, pi, val, batch[batch.valid], nets.scale.worth)
 
+    def values_in(self, nets, batch): # columns (T, B, ...)
+        "(n,) values of the valid rows of a minibatch, with what was carried there"
+        return nets.policy(batch.obs, batch.carry[0], batch.first, batch.valid)[1] * nets.scale.unit
+
     def finish(self, nets, taken):
         rows = taken.data[taken.data.valid]
         for part in nets.usual: part.notice(rows, self.gamma)
