@@ -133,10 +133,11 @@ def policy_said(nets, batch):
     with torch.no_grad(): pi = policy(batch.obs) if asked else None
     return pi if isinstance(pi, Distribution) else None
 
-def wished_unnamed(last, algo, found):
-    "As `wished`, where losses name no advantage: by the error of an update, or the advantages of a rollout"
+def wished_unnamed(last, algo, found, nets):
+    "As `wished`, of a policy that no loss moves: by the error of an update, or the advantages of a rollout"
     if algo.update: return np.sign(found.error) if "error" in found else None
-    if "adv" not in found: return None
+    in_losses = {id(one) for group in algo.groups(nets).values() for one in group}
+    if "adv" not in found or any(id(one) in in_losses for one in nets.policy.parameters()): return None
     centre = as_numpy(last.data.adv).mean() if getattr(algo, "normalize_advantage", False) else 0.
     return np.sign(found.adv - centre)
 
@@ -147,7 +148,7 @@ def policy_asked(last, algo, found, nets): # before and after
     if isinstance(was, Dirac):
         return Batch(shift=per_row((now.mode() - was.mode()).flatten(1).norm(dim=1), last.batch))
     logps = (per_row(pi.logp(last.batch.act), last.batch) for pi in (was, now))
-    return policy_moves(wished_unnamed(last, algo, found), *logps)
+    return policy_moves(wished_unnamed(last, algo, found, nets[0]), *logps)
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #f672a2b8
 def rows_moved(last, algo, gamma,  # discount in the targets
