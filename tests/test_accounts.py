@@ -498,7 +498,8 @@ def test_what_rewards_are_counted_in_is_not_taken_for_the_gradient(algo):
     assert now > 1.01 * was
     assert f"rewards count in units of {now:.4g}, in those of {was:.4g} before" in str(account)
     if "rec" not in algo and "q" not in algo:
-        with torch.no_grad(): after = trainer.learner.algo.values(trainer.learner.nets, account.last.batch.obs)
+        with torch.no_grad():
+            after = trainer.learner.algo.values(trainer.learner.nets, account.last.batch.obs)
         assert np.allclose(account.rows.after, after.numpy() / now * was, rtol=1e-4)
     assert not {"scale", "usual.0"} & {layer for layer in account.layers}
 
@@ -540,8 +541,8 @@ def test_where_a_policy_went_is_told_where_losses_name_nothing_of_it():
     trainer.until("update")
     assert trainer.learner.last.left == 0
     batch = account.last.batch
-    with torch.no_grad(): logp = [nets.policy(batch.obs).logp(batch.act).numpy()
-                                  for nets in (account.nets, trainer.learner.nets)]
+    with torch.no_grad():
+        logp = [nets.policy(batch.obs).logp(batch.act).numpy() for nets in (account.nets, trainer.learner.nets)]
     assert np.allclose([account.rows.logp, account.rows.logp_after], logp, atol=1e-6)
     centred = batch.adv.numpy() - account.last.data.adv.numpy().mean()
     assert np.allclose(account.rows.followed, np.sign(centred) * (logp[1] - logp[0]), atol=1e-6)
@@ -557,9 +558,10 @@ def test_where_a_policy_went_is_told_where_losses_name_nothing_of_it():
     assert "its policy climbs the critic" in str(account)
     account, trainer = next_account("td3", "Pendulum-v1", 3, **boxed)
     trainer.until("update")
-    with torch.no_grad(): acts = [nets.policy(account.last.batch.obs).mode().numpy()
-                                  for nets in (account.nets, trainer.learner.nets)]
-    assert np.allclose(account.rows["shift"], np.abs(acts[1] - acts[0])[:, 0], atol=1e-6) and account.rows["shift"].any()
+    with torch.no_grad():
+        was, now = (nets.policy(account.last.batch.obs).mode() for nets in (account.nets, trainer.learner.nets))
+    assert np.allclose(account.rows["shift"], (now - was).abs()[:, 0].numpy(), atol=1e-6)
+    assert account.rows["shift"].any()
     assert "own action here moved by" in account.line(0)
 
 

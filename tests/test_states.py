@@ -311,7 +311,8 @@ def test_what_is_called_place_is_asked_where_it_leads(place, why):
     book.step("step", 5)
     for there in (book.rollout, book.place):
         if why:
-            with pytest.raises((ValueError, EnvProblem), match=why): there(np.array([4.]))
+            with pytest.raises((ValueError, EnvProblem), match=why):
+                there(np.array([4.]))
         else: there(np.array([4.]))
     assert (book.trainer.obs["agent"][0, 0] == 4) == (not why)
     book.step("step")

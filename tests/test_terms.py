@@ -1,6 +1,7 @@
 "Terms of a reward are summed beside the return, whoever learns, wherever they are told; and learning does not notice"
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -129,6 +130,10 @@ def test_what_tells_nothing_is_left_alone():
     assert "Reads" not in type(run.env.env).__name__
 
 
+def in_vector(id, make, n):
+    return NativeVec(id, make(), SyncVectorEnv([make] * n))
+
+
 class Odd(gym.Env):
     "Tells what it is asked to tell of its rewards, from some step of its episodes on"
     observation_space = gym.spaces.Box(-1, 1, (2,))
@@ -155,17 +160,17 @@ class Odd(gym.Env):
     (dict(way=1., fuel="full"), r"\['fuel'\] is 'full', expected one number"),
     (dict(way=np.array([1.]), fuel=0.), r"\['way'\] is array\(\[1.\]\), expected one number"),
 ])
-@pytest.mark.parametrize("make", [EnvList, lambda id, make, n: NativeVec(id, make(), SyncVectorEnv([make] * n))],
-                         ids=["list", "vector"])
+@pytest.mark.parametrize("make", [EnvList, in_vector], ids=["list", "vector"])
 def test_what_is_no_sum_of_named_numbers_is_named(told, words, make):
     with pytest.raises(EnvProblem, match="expected" if make is not EnvList else words):
-        Trainer(lambda: make("odd", lambda: Odd(told), 2), "ppo").run(2)
+        Trainer(partial(make, "odd", partial(Odd, told), 2), "ppo").run(2)
 
 
 def test_odd_terms_in_the_middle_are_named():
     run = Trainer(lambda: Odd(dict(way=1.)), "ppo")
     run.env.envs[0].unwrapped.told = dict(way=[1.])
-    with pytest.raises(EnvProblem, match=r"\['way'\] is \[1.0\], expected one number"): run.run(2)
+    with pytest.raises(EnvProblem, match=r"\['way'\] is \[1.0\], expected one number"):
+        run.run(2)
 
 
 def test_names_of_terms_may_be_numbers():

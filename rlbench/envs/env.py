@@ -174,6 +174,7 @@ class VecEnv(Counting, WayBack, Tunable):
     def say_unheard(self):
         "Terms came: say once that nobody keeps them"
         why, self.unheard = self.unheard, ""
+        if not why: return
         warnings.warn(f"{self.id} tells {TOLD}, and nobody keeps them: {why}")
 
     def showing(self, obs):
@@ -502,8 +503,7 @@ class EnvList(Replayed):
         term, trunc = np.empty((2, self.num_envs), bool)
         for i, act in enumerate(self.singles(acts[AGENT])):
             self.taken[i].append(act)
-            next_obs[i], rew[i], term[i], trunc[i], info = self.envs[i].step(self.own(act))
-            if self.unheard and info and TOLD in info: self.say_unheard()
+            next_obs[i], rew[i], term[i], trunc[i], _ = self.envs[i].step(self.own(act))
         trunc &= ~term
         first = term | trunc
         self.obs = next_obs.copy()

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from ..core.batch import each
 from ..core.spaces import AGENT, as_columns, as_taken, parts_of
 from ..core.state import InProcess, snapshot
-from .env import TOLD, EnvProblem, Step, VecEnv, cannot_be_put, spec_of, to_act_on
+from .env import EnvProblem, Step, VecEnv, cannot_be_put, spec_of, to_act_on
 from .parameters import tune_some
 from .place import begin_at, copies_in, fill, own_place
 
@@ -175,7 +175,6 @@ class NativeVec(KeptVector):
         valid = ~self.ended
         obs, rew, term, trunc, info = self.env.step(as_taken(self.action_space, snapshot(acts[AGENT])))
         next_obs = self.own(obs)
-        if self.unheard and TOLD in info: self.say_unheard()
         term = np.array(term)
         trunc = np.array(trunc) & ~term
         done = term | trunc

@@ -66,13 +66,15 @@ def no_way_in(env):
     return f"{'its place is no place(obs)' if other else 'nobody knows how'}. {WAY_IN}"
 
 # %% ../../nbs/1_envs/100_place.ipynb #c25d5a20
-def looks_alike(seen, obs):
+def is_what_was_asked(seen, obs):
     "False where two observations of as many numbers are not the same"
-    try: there, asked = (np.ravel(np.asarray(one, float)) for one in (seen, obs))
+    try:
+        there, asked = (np.ravel(np.asarray(one, float)) for one in (seen, obs))
     except (TypeError, ValueError):
         return True                                       # of parts, or of another form: nobody compares them
     return there.shape != asked.shape or np.allclose(there, asked, 1e-3, 1e-4)
 
+# %% ../../nbs/1_envs/100_place.ipynb #411a8c34
 def put_itself(raw, obs):
     "Whether its own method has put it there; ValueError where it fails, or where something else is seen there"
     called = f"{type(raw).__name__}.place({obs})"
@@ -85,7 +87,7 @@ def put_itself(raw, obs):
     if seen is None or seen is True:
         warnings.warn(f"{type(raw).__name__}.place(obs) returns nothing, so nobody can tell whether it leads to what "
                       "was asked for; let it return what is then seen")
-    elif not looks_alike(seen, obs):
+    elif not is_what_was_asked(seen, obs):
         raise ValueError(f"{called} leads elsewhere: {seen} is seen there")
     return True
 

@@ -104,6 +104,13 @@ def hindsight_of(rows, valid, actor, greedy): # as for `completed_returns`
     obs = rows.obs[kept]
     return Hindsight(obs, beliefs(actor, obs), ret[kept], int((valid & ~kept).sum()), greedy)
 
+# %% ../../nbs/6_training/653_hindsight.ipynb #0215f385
+def checked_play(episodes, longest, stop):
+    "(episodes, longest) as whole numbers; ValueError where one of the three is something else"
+    if stop is not None: check_function("value against return: stop", stop)
+    numbers = dict(episodes=episodes, longest=longest)
+    return [whole_number(f"value against return: {name}", x, low=1) for name, x in numbers.items()]
+
 # %% ../../nbs/6_training/653_hindsight.ipynb #9a9c5569
 def value_against_return(trainer,         # whose: a Trainer, or a run's id, folder or file
                          who=None,        # behaviour, where there are several
@@ -114,9 +121,7 @@ def value_against_return(trainer,         # whose: a Trainer, or a run's id, fol
     "What a policy's states are thought to be worth, and what came of them -> Hindsight; ConfigError says why not"
     trainer = trainer_of(trainer)
     who = chosen_one(trainer.actors, who)
-    episodes = whole_number("value against return: episodes", episodes, low=1)
-    longest = whole_number("value against return: longest", longest, low=1)
-    if stop is not None: check_function("value against return: stop", stop)
+    episodes, longest = checked_play(episodes, longest, stop)
     begin, actors = visitors(trainer, whole_number("value against return: seed", seed))
     actor = actors[who]
     check_measurable(actor, trainer.obs[who])

@@ -213,9 +213,9 @@ def overruled(chosen,  # {behaviour: (actions (N, ...), what is stored beside th
     return changed
 
 # %% ../../nbs/6_training/62_rule.ipynb #9865fb60
-def show(event, run, watchers):
-    "Show an event to all who watch a run; what one of them raises waits until the others have seen it"
-    left = iter(watchers)
+def show(event, run, left=None): # watchers; None: all of the run's
+    "Show an event to those who watch; what one of them raises waits until the others have seen it"
+    left = iter(run.watchers if left is None else left)
     try:
         for watcher in left: watcher(run, event)
     except BaseException:
@@ -230,7 +230,7 @@ class Telling(RunState):
         "An event has ended: note when it began, and show it to all who watch"
         self.laps.append((event.kind, self.begun, *moments, perf_counter()))
         self.begun = None
-        show(event, self, self.watchers)
+        if self.watchers: show(event, self)
         return event
 
     def stream(self, event, *moments):

@@ -276,8 +276,7 @@ def has_strayed(trail):
 class Trail:
     "Where a run is on its branches, and what people did to it"
 
-    def __init__(self, trainer, lines, album,
-                 origin=None):      # the trail of the run that it left
+    def __init__(self, trainer, lines, album, origin=None): # the trail of the run that it left
         self.trainer = trainer
         self.album = album
         self.branches = []
@@ -291,8 +290,8 @@ class Trail:
         if parent is None:
             branch.fresh = place_of(self.trainer) == (0, 0)
             self.album.keep(self.trainer, branch, self.at)          # where that fails, all stays as it was
-        self.branch = branch
         self.branches.append(branch)
+        self.branch = branch
         self.visiting = False       # whether it is on a branch of another run, where it came from
         self.done = 0
         self.arrive()
