@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['EVERY_STEP', 'terms_of_vector', 'ReadsOne', 'ReadsMany', 'checked_terms', 'told_rows', 'terms_now', 'TermsDoNotAddUp',
-           'missing_text', 'TermedEpisodes', 'with_readers', 'Unheard', 'UnheardMany', 'say_when_told', 'hear_terms']
+           'missing_text', 'TermedEpisodes', 'with_readers', 'UnheardOne', 'UnheardMany', 'say_when_told', 'hear_terms']
 
 # %% ../../nbs/1_envs/1035_terms.ipynb #96e69c36
 import contextlib
@@ -157,7 +157,7 @@ def with_readers(vec):
     return [vec.env]
 
 # %% ../../nbs/1_envs/1035_terms.ipynb #d7f92f72
-class Unheard(gym.Wrapper):
+class UnheardOne(gym.Wrapper):
     "An environment whose terms nobody keeps; say() when they come"
 
     def __init__(self, env, say):
@@ -190,7 +190,7 @@ def say_when_told(vec, why):
         vec.say_unheard()
 
     if isinstance(vec, EnvList):
-        vec.envs = [Unheard(env, say) for env in vec.envs]
+        vec.envs = [UnheardOne(env, say) for env in vec.envs]
     elif isinstance(vec, HeldVector):
         vec.env = UnheardMany(vec.env, say)
 

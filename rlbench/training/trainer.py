@@ -278,7 +278,7 @@ class CannotGoBack(UserWarning):
     "An environment that cannot be put back into an episode, and what that costs"
 
 # %% ../../nbs/6_training/64_trainer.ipynb #21da61a2
-def look_back(source, vector, asked):
+def look_back(source, vector, asked=True):
     "Find out how environments go back and what they tell, if asked to, and say once that they cannot"
     if not asked:
         return say_when_told(vector, "it was not tried before (check_env=False)")
