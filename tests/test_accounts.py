@@ -11,7 +11,7 @@ import rlbench
 from rlbench.core.batch import Batch
 from rlbench.core.state import same
 from rlbench.envs.env import EnvProblem
-from rlbench.lab.time.accounts import explain_next, explain_update
+from rlbench.lab.time.accounts import cell_line, explain_next, explain_update, how_far
 from rlbench.lab.views.backups import BackupView, draw_tree, trimmed
 from rlbench.lab.views.part_histories import PartsHistory
 from rlbench.lab.views.updates import TargetsView, UpdateView
@@ -353,7 +353,7 @@ def test_parts_of_any_form_are_explained_as_far_as_they_tell(family, parts):
     assert str(account) and str(account.table()) and account.line(0) and "nan" not in account.line(0)
     draw_tree(Sheet(), trimmed(account.diagram(0)))
     if parts in ("means", "short", "nothing"):
-        assert not {"ratio", "clipped", "logp"} & account.rows.keys()
+        assert not {"ratio", "clipped", "pushed"} & account.rows.keys()      # the policy is asked itself
     for view in views:
         view.draw(trainer, moving=False)
         assert view.text()
@@ -470,3 +470,115 @@ def test_rewards_are_told_where_they_are_those_of_the_target():
     assert "1 + 0.99 · 1 + 0.9801 · 1 + 0.9703 · " in explain_next(trainer).line(0)
     trainer.set(n_step=1)
     assert "target 2.97 + 0.9703 · " in explain_next(trainer).line(0)
+
+
+@pytest.mark.parametrize("asked, words", [
+    (lambda account: account.table("movd"), "unknown column 'movd'; did you mean 'moved'"),
+    (lambda account: account.table(["moved"]), "unknown column ['moved']"),
+    (lambda account: account.table(most=-1), "table: most = -1: expected a whole number"),
+    (lambda account: account.table(most="x"), "table: most = 'x': expected a whole number"),
+    (lambda account: account.texts(99), "row 99: the update had 8 rows, numbered from 0"),
+    (lambda account: account.place(-1), "row -1: the update had 8 rows, numbered from 0"),
+    (lambda account: account.line(1.5), "row 1.5: the update had 8 rows, numbered from 0"),
+])
+def test_what_an_account_does_not_have_is_named(asked, words):
+    account = explain_next(Trainer("CartPole-v1", "dqn", learning_starts=20, batch_size=8, hidden=(8,)))
+    with pytest.raises(ValueError) as refused: asked(account)
+    assert words in str(refused.value)
+    assert str(account.table("row", down=False, most=2)).split()[-1] and len(account.texts(np.int64(0))) > 3
+
+
+@pytest.mark.parametrize("algo", ["ppo", "impala", "trpo", "recurrent_ppo", "stream_ac", "stream_q"])
+def test_what_rewards_are_counted_in_is_not_taken_for_the_gradient(algo):
+    trainer = Trainer("CartPole-v1", algo, seed=0)
+    timeline = Timeline(trainer)
+    trainer.until("iteration", 6 if "stream" in algo else 2)
+    account = explain_update(timeline)
+    was, now = float(account.nets.scale.unit), float(trainer.learner.nets.scale.unit)
+    assert now > 1.01 * was
+    assert f"rewards count in units of {now:.4g}, in those of {was:.4g} before" in str(account)
+    if "rec" not in algo and "q" not in algo:
+        with torch.no_grad():
+            after = trainer.learner.algo.values(trainer.learner.nets, account.last.batch.obs)
+        assert np.allclose(account.rows.after, after.numpy() / now * was, rtol=1e-4)
+    assert not {"scale", "usual.0"} & {layer for layer in account.layers}
+
+
+@every_case
+def test_the_layers_of_an_account_are_those_that_learn(case):
+    trainer = case.begun(num_envs=2)
+    trainer.until("update", 2)
+    who = next(iter(trainer.learners))
+    counted = {"scale", "usual", "norm", "visits", "traces", "policy_traces", "value_traces", "tally", "pulls", "queue"}
+    assert not counted & {layer.split(".")[0] for layer in explain_next(trainer, who).layers}
+
+
+def test_a_target_of_several_steps_says_how_its_episode_ended():
+    trainer = Trainer("CartPole-v1", "dqn", seed=0, env_settings=dict(max_episode_steps=6), learning_starts=50,
+                      batch_size=64, hidden=(16,), n_step=3)
+    trainer.until("update", 3)
+    account = explain_next(trainer)
+    memory = trainer.learner.memory
+    rows, alive = memory.ahead(account.last.batch.index.numpy(), 3)
+    seen = set()
+    for i in range(64):
+        last = memory.gather(rows[alive[:, i], i])[-1:]
+        steps = int(alive[:, i].sum())
+        how = "ended" * bool(last.term[0]) + "cut" * bool(last.trunc[0])
+        assert account.texts(i)[2] == (f"{how} after {steps} steps" if how and steps > 1 else how)
+        seen.add((how, steps))
+    assert {("cut", 2), ("cut", 3)} <= seen
+
+
+def next_account(algo, env, updates, **settings):
+    trainer = Trainer(env, algo, seed=0, **settings)
+    trainer.until("update", updates)
+    return explain_next(trainer), trainer
+
+
+def test_where_a_policy_went_is_told_where_losses_name_nothing_of_it():
+    account, trainer = next_account("trpo", "CartPole-v1", 15, n_steps=16, n_epochs=2, batch_size=16, hidden=(8,))
+    trainer.until("update")
+    assert trainer.learner.last.left == 0
+    batch = account.last.batch
+    with torch.no_grad():
+        logp = [nets.policy(batch.obs).logp(batch.act).numpy() for nets in (account.nets, trainer.learner.nets)]
+    assert np.allclose([account.rows.logp, account.rows.logp_after], logp, atol=1e-6)
+    centred = batch.adv.numpy() - account.last.data.adv.numpy().mean()
+    assert np.allclose(account.rows.followed, np.sign(centred) * (logp[1] - logp[0]), atol=1e-6)
+    account, _ = next_account("trpo", "CartPole-v1", 14, n_steps=16, n_epochs=2, batch_size=16, hidden=(8,))
+    assert "logp" not in account.rows and "its policy is not moved in this one" in str(account)
+
+    account, _ = next_account("stream_ac", "CartPole-v1", 8)
+    assert np.array_equal(account.rows.pushed, np.sign(account.rows.error)) and "log-probability" in account.line(0)
+
+    boxed = dict(learning_starts=20, batch_size=8, hidden=(8,))
+    account, _ = next_account("sac", "Pendulum-v1", 4, **boxed)
+    assert "logp_after" in account.rows and "followed" not in account.rows
+    assert "its policy climbs the critic" in str(account)
+    account, trainer = next_account("td3", "Pendulum-v1", 3, **boxed)
+    trainer.until("update")
+    with torch.no_grad():
+        was, now = (nets.policy(account.last.batch.obs).mode() for nets in (account.nets, trainer.learner.nets))
+    assert np.allclose(account.rows["shift"], (now - was).abs()[:, 0].numpy(), atol=1e-6)
+    assert account.rows["shift"].any()
+    assert "own action here moved by" in account.line(0)
+
+
+def test_who_remembers_has_values_before_and_after():
+    account, _ = next_account("recurrent_ppo", "CartPole-v1", 2, n_steps=16, hidden=(8,), memory_size=8)
+    rows = account.rows
+    assert np.allclose(rows.before[:4], rows.estimate[:4], atol=.5) and {"after", "moved"} <= rows.keys()
+    assert "of the error" in account.line(0)
+
+
+def test_a_target_without_terms_is_told_once():
+    account, _ = next_account("r2d2", "CartPole-v1", 3, learning_starts=100, batch_size=4, hidden=(8,))
+    assert f"has the target {account.rows.target[0]:.4g}; now" in account.line(0)
+    assert "its targets are on a scale of their own" in str(account)
+
+
+def test_nothing_is_told_as_minus_0():
+    assert how_far(-0.) == "0 of the error nearer"
+    row = dict(before=1., after=1., moved=-0., paid=2., discount=0.)
+    assert cell_line(row, "q[3, 1]", "2") == "q[3, 1] += 0 · (2 − 1) = 0"

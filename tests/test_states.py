@@ -8,8 +8,10 @@ import pytest
 from rlbench.algos.algorithm import algorithms
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
+from rlbench.envs.env import EnvProblem
 from rlbench.envs.tabular import evaluate_policy, model_of, solve
 from rlbench.lab.views.hindsight_view import HindsightView
+from rlbench.lab.page.workbench import Workbench
 from rlbench.lab.pictures.scene import Line, Window, Words, width_of
 from rlbench.lab.views.pins import Pin, Pins, opinion, pin, pins_of
 from rlbench.lab.views.pins_view import PinsView, Stories
@@ -418,3 +420,45 @@ def test_how_far_a_pin_is_from_the_truth_is_a_number(bench):                    
     wb.step("step", 300)
     off = wb.pins["start"].values[-1] - exact[36]
     assert wb.distances() == dict(start=pytest.approx(off)) and "from the exact" in view(wb, "pins").said
+def placed_by(place):
+    "Pays 1 a step; it has something that is called place"
+    return type("Somewhere", (Paid,), dict(place=place))
+
+
+def put_elsewhere(self, obs):
+    self.t = 0
+    return self.look()
+
+
+def put_exactly(self, obs):
+    self.t = int(obs[0])
+    return self.look()
+
+
+def off_the_road(self, obs): raise KeyError("road")
+
+
+@pytest.mark.parametrize("place, why", [
+    (3, "its place is no place"),
+    (lambda self, item, where: None, "its place is no place"),
+    (lambda self, obs: False, "answers False"),
+    (off_the_road, "raised KeyError: 'road'"),
+    (put_elsewhere, "leads elsewhere"),
+    (put_exactly, ""),
+], ids=["a number", "another method", "no", "an error", "elsewhere", "there"])
+def test_what_is_called_place_is_asked_where_it_leads(place, why):
+    book = Workbench(placed_by(place), "ppo", driver="sync", n_steps=16, hidden=(8,), views=[])
+    book.step("step", 5)
+    for there in (book.rollout, book.place):
+        if why:
+            with pytest.raises((ValueError, EnvProblem), match=why):
+                there(np.array([4.]))
+        else: there(np.array([4.]))
+    assert (book.trainer.obs["agent"][0, 0] == 4) == (not why)
+    book.step("step")
+    book.close()
+
+
+def test_who_returns_nothing_is_not_believed_in_silence():
+    with pytest.warns(UserWarning, match="nobody can tell whether it leads"):
+        rollout_from(Trainer(Paid, "ppo", hidden=(8,)))

@@ -1,6 +1,7 @@
 "Terms of a reward are summed beside the return, whoever learns, wherever they are told; and learning does not notice"
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -10,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rlbench import Trainer, load
 from rlbench.core.spaces import AGENT
 from rlbench.core.state import same
-from rlbench.envs.env import EnvProblem
+from rlbench.envs.env import EnvList, EnvProblem
 from rlbench.envs.native import NativeVec
 from rlbench.envs.terms import TermedEpisodes, TermsDoNotAddUp, hear_terms
 from rlbench.lab.views.term_views import TermsView
@@ -138,3 +139,61 @@ def test_pictures_of_terms_have_numbers_on_both_axes_and_words_that_can_be_read(
     words = view.shown.words
     assert {"whole episodes", "steps of this episode", "0", "1", "60", f"{run.steps:,} steps"} <= set(words)
     assert min(mark.size for mark in view.shown.marks if hasattr(mark, "words")) >= 10
+
+
+def in_vector(id, make, n):
+    return NativeVec(id, make(), SyncVectorEnv([make] * n))
+
+
+class Odd(gym.Env):
+    "Tells what it is asked to tell of its rewards, from some step of its episodes on"
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, told, since=0):
+        self.told = told
+        self.since = since
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, act):
+        self.t += 1
+        info = dict(reward_terms=self.told) if self.t > self.since else {}
+        return np.zeros(2, np.float32), 1., self.t > 9, False, info
+
+
+@pytest.mark.parametrize("told, words", [
+    (None, r"Odd: info\['reward_terms'\] is None, expected {name: number}"),
+    ([1.], r"is \[1.0\], expected {name: number}"),
+    (dict(way=1., fuel="full"), r"\['fuel'\] is 'full', expected one number"),
+    (dict(way=np.array([1.]), fuel=0.), r"\['way'\] is array\(\[1.\]\), expected one number"),
+])
+@pytest.mark.parametrize("make", [EnvList, in_vector], ids=["list", "vector"])
+def test_what_is_no_sum_of_named_numbers_is_named(told, words, make):
+    with pytest.raises(EnvProblem, match="expected" if make is not EnvList else words):
+        Trainer(partial(make, "odd", partial(Odd, told), 2), "ppo").run(2)
+
+
+def test_odd_terms_in_the_middle_are_named():
+    run = Trainer(lambda: Odd(dict(way=1.)), "ppo")
+    run.env.envs[0].unwrapped.told = dict(way=[1.])
+    with pytest.raises(EnvProblem, match=r"\['way'\] is \[1.0\], expected one number"):
+        run.run(2)
+
+
+def test_names_of_terms_may_be_numbers():
+    run = Trainer(lambda: Odd({0: .25, 1: .75}), "ppo", num_envs=1).run(20)
+    assert run.episodes.names == ("0", "1") and run.episodes.mean_terms.tolist() == [2.5, 7.5]
+
+
+@pytest.mark.parametrize("settings, since, why", [(dict(check_env=False), 0, "check_env=False"),
+                                                  ({}, 4, "the first step of its trial told none")])
+def test_terms_that_nobody_keeps_are_said_once(settings, since, why):
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        run = Trainer(lambda: Odd(dict(way=1.), since), "ppo", num_envs=2, **settings).run(100)
+        run.fork().run(20)
+    assert [why in str(one.message) for one in heard if "nobody keeps them" in str(one.message)] == [True]

@@ -215,3 +215,70 @@ class Fading(gym.Wrapper):
 
     def __init__(self, render_mode=None):
         super().__init__(gym.make("CartPole-v1"))
+
+
+def raising(call, after):
+    "The same function, which raises when it has done its work, at its n-th call"
+    left = [after]
+    def called(*args):
+        answer = call(*args)
+        left[0] -= 1
+        if not left[0]: raise ZeroDivisionError("in the middle")
+        return answer
+    return called
+
+
+def silent(trainer, event):
+    "A watcher"
+
+
+def in_counting(trainer):
+    trainer.env.episodes["agent"].add = raising(trainer.env.episodes["agent"].add, 10)
+
+
+def in_memory(trainer):
+    trainer.learner.add = raising(trainer.learner.add, 10)
+
+
+def in_metrics(trainer):
+    trainer.log = raising(trainer.log, 3)
+
+
+def in_process(trainer):
+    trainer.learner.process = raising(trainer.learner.process, 2)
+
+
+def in_learn(trainer):
+    trainer.learner.learn = raising(trainer.learner.learn, 5)
+
+
+def in_a_watcher(trainer):
+    trainer.watchers.insert(0, raising(silent, 20))
+
+
+def in_a_later_watcher(trainer):
+    trainer.watchers.append(raising(silent, 20))
+
+
+BROKEN = in_counting, in_memory, in_metrics, in_process, in_learn, in_a_watcher, in_a_later_watcher
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("back", [("rewind", 0), ("rewind", 3), ("reset",)], ids=str)
+def test_whatever_raises_within_an_event_the_timeline_leads_back_to_any_earlier_one(broken, back):
+    book = rlbench.Workbench("CartPole-v1", "ppo", driver="sync", num_envs=2, n_steps=4, batch_size=4, hidden=(4,),
+                             log_every=8, views=[])
+    broken(book.trainer)
+    with pytest.raises(ZeroDivisionError):
+        book.step("event", 100)
+    reached = book.timeline.at
+    for _ in range(2):                                      # who tries to go on is none the worse off for it
+        try: book.step()
+        except RuntimeError: pass
+    verb, *to = back
+    getattr(book, verb)(*to)
+    again = Trainer("CartPole-v1", "ppo", num_envs=2, n_steps=4, batch_size=4, hidden=(4,), log_every=8)
+    if book.timeline.at: again.until("event", book.timeline.at)
+    assert differs(book.trainer.snapshot(), again.snapshot()) == ""
+    assert reached > 3 and len(book.timeline.branches) == 1
+    book.close()

@@ -92,10 +92,9 @@ class RecurrentPPO(Carrying, PPO):
     def nets(self, spec, rng):
         usual = self.usual(spec)
         body = self.body_for(spec.observation_space, rng, usual.get("obs", "auto"))
-        kind = dict(units=self.memory_size, kind=self.cell, box=self.distribution)
-        policy = MemoryPolicy(spec, generator=rng, **kind, **body)
-        scale = usual.get("rew", Unscaled())
-        return nn.ModuleDict(dict(policy=policy, scale=scale, usual=nn.ModuleList(usual.values())))
+        kind = dict(units=self.memory_size, kind=self.cell, box=self.distribution, generator=rng)
+        more = dict(scale=usual.get("rew", Unscaled()), usual=nn.ModuleList(usual.values()))
+        return nn.ModuleDict(dict(policy=MemoryPolicy(spec, **kind, **body), **more))
 
     def step(self, nets, obs, carry):
         "(distribution, values (B,), carry before, carry after); nothing was carried where the carry is None"
@@ -123,9 +122,12 @@ class RecurrentPPO(Carrying, PPO):
         return data, stretches(*adv.shape, self.batch_size, self.n_epochs, noise.rng)
 
     def losses(self, nets, batch): # columns (T, B, ...)
+        yield "all", *ppo_loss(self, *self.recalled(nets, batch), batch[batch.valid], nets.scale.worth)
+
+    def recalled(self, nets, batch): # columns (T, B, ...)
+        "(distributions, values (n,)) of the valid rows of a minibatch, with what was carried there"
         pi, val = nets.policy(batch.obs, batch.carry[0], batch.first, batch.valid)
-        val = val * nets.scale.unit
-        yield "all", *ppo_loss(self, pi, val, batch[batch.valid], nets.scale.worth)
+        return pi, val * nets.scale.unit
 
     def finish(self, nets, taken):
         rows = taken.data[taken.data.valid]

@@ -28,7 +28,7 @@ from .box2d import with_fresh_worlds
 from .env import EnvList, EnvProblem, Listed, VecEnv, in_columns
 from .minatar import NAMESPACE, as_game, register_games
 from .native import HeldVector, NativeVec
-from .place import check_copyable, place, remembering
+from .place import check_copyable, no_way_in, place, remembering
 from .registration import TEAMS, register_all
 from .replays import find_way_back, random_actor
 from .stacks import Stacked
@@ -399,6 +399,6 @@ def check_env(env, steps=200, **settings):
     for _ in range(steps):
         seen = {AGENT: vec.step(choose(seen))[AGENT].obs}
     drawn = "yes" if vec.single.render_mode == "rgb_array" else "no: no render_mode 'rgb_array'"
-    placed = "yes" if place(vec.single, seen[AGENT][0]) else "no: give it a method place(obs)"
+    placed = "yes" if place(vec.single, seen[AGENT][0]) else f"no: {no_way_in(vec.single)}"
     answers = [("put back exactly", restorable(vec)), ("drawn", drawn), ("placed into a stored state", placed)]
     return TextTable(("can be", "answer"), answers)

@@ -251,6 +251,7 @@ class BairdStar(gym.Env):
     def place(self, obs):
         "Put the agent into the state with these features"
         self.state = star_state(obs)
+        return STAR[self.state].copy()
 
 # %% ../../nbs/1_envs/116_mazes.ipynb #90a92553
 MAZES = dict(

@@ -15,7 +15,7 @@ from ..core.spaces import AGENT, as_columns, as_taken, parts_of
 from ..core.state import InProcess, snapshot
 from .env import EnvProblem, Step, VecEnv, cannot_be_put, spec_of, to_act_on
 from .parameters import tune_some
-from .place import begin_at, copies_in, fill
+from .place import begin_at, copies_in, fill, own_place
 
 # %% ../../nbs/1_envs/102_native.ipynb #0ad1951b
 def is_constant(name, value):
@@ -58,7 +58,7 @@ def checked_mode(id, env):
 # %% ../../nbs/1_envs/102_native.ipynb #a65b2bd6
 def put_copy(raw, i, obs): # a vector environment without its wrappers
     "Put copy i into the state that shows `obs`, at the start of an episode; False where nobody knows how"
-    if hasattr(raw, "place"): raw.place(i, obs)
+    if own_place(raw, 2): raw.place(i, obs)
     elif type(raw).__name__ == "CartPoleVectorEnv":
         raw.state = raw.state.copy()
         raw.state[:, i] = obs

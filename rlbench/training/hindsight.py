@@ -17,7 +17,7 @@ from ..algos.sac import PaidForEntropy
 from ..algos.soft_critics import lowest
 from ..buffers.returns import cuts, discounted
 from ..core.batch import as_numpy, each
-from ..core.settings import fits, whole_number
+from ..core.settings import check_function, fits, whole_number
 from ..core.words import ConfigError
 from .actor import to_tensors
 from .checkpoints import trainer_of
@@ -144,6 +144,13 @@ def in_one(found): # [(rows, which of them were made), …]
     rows, valid = zip(*found)
     return each(lambda *steps: np.stack(steps), *rows), np.stack(valid)
 
+# %% ../../nbs/6_training/653_hindsight.ipynb #0215f385
+def checked_play(episodes, longest, stop):
+    "(episodes, longest) as whole numbers; ValueError where one of the three is something else"
+    if stop is not None: check_function("value against return: stop", stop)
+    numbers = dict(episodes=episodes, longest=longest)
+    return [whole_number(f"value against return: {name}", x, low=1) for name, x in numbers.items()]
+
 # %% ../../nbs/6_training/653_hindsight.ipynb #9a9c5569
 def value_against_return(trainer,         # whose: a Trainer, or a run's id, folder or file
                          who=None,        # behaviour, where there are several
@@ -155,8 +162,7 @@ def value_against_return(trainer,         # whose: a Trainer, or a run's id, fol
     "What a policy's states are thought to be worth, and what came of them -> Hindsight; ConfigError says why not"
     trainer = trainer_of(trainer)
     who = chosen_one(trainer.actors, who)
-    episodes = whole_number("value against return: episodes", episodes, low=1)
-    longest = whole_number("value against return: longest", longest, low=1)
+    episodes, longest = checked_play(episodes, longest, stop)
     check_share(unseen)
     begin, actors = visitors(trainer, whole_number("value against return: seed", seed))
     actor = actors[who]

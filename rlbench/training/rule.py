@@ -219,6 +219,16 @@ def overruled(chosen,  # {behaviour: (actions (N, ...), what is stored beside th
         changed[name] = acts, beside
     return changed
 
+# %% ../../nbs/6_training/62_rule.ipynb #9865fb60
+def show(event, run, left=None): # watchers; None: all of the run's
+    "Show an event to those who watch; what one of them raises waits until the others have seen it"
+    left = iter(run.watchers if left is None else left)
+    try:
+        for watcher in left: watcher(run, event)
+    except BaseException:
+        show(event, run, left)
+        raise
+
 # %% ../../nbs/6_training/62_rule.ipynb #29ad514b
 class Telling(RunState):
     "How an event ends"
@@ -227,7 +237,7 @@ class Telling(RunState):
         "An event has ended: note when it began, and show it to all who watch"
         self.laps.append((event.kind, self.begun, *moments, perf_counter()))
         self.begun = None
-        for watcher in self.watchers: watcher(self, event)
+        if self.watchers: show(event, self)
         return event
 
     def stream(self, event, *moments):

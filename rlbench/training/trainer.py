@@ -19,6 +19,7 @@ from ..core.state import FileProblem, Streams, read_tree, snapshot, write_tree
 from ..core.words import path_of, unknown
 from ..envs.find import find
 from ..envs.observations import check_names
+from ..envs.terms import say_when_told
 from .action_scale import action_scale
 from .actor import Policy
 from .by_hand import begin_at_hand, choose_by_hand
@@ -300,8 +301,10 @@ class CannotGoBack(UserWarning):
     "An environment that cannot be put back into an episode, and what that costs"
 
 # %% ../../nbs/6_training/64_trainer.ipynb #21da61a2
-def look_back(source, vector):
-    "Find out how environments go back, and say once that they cannot"
+def look_back(source, vector, asked=True):
+    "Find out how environments go back and what they tell, if asked to, and say once that they cannot"
+    if not asked:
+        return say_when_told(vector, "it was not tried before (check_env=False)")
     source.look_back(vector)
     if vector.flaw: warnings.warn(vector.flaw, CannotGoBack)
 
@@ -319,7 +322,9 @@ def told_before(source, cast, config, env_settings, memory):
     "A trainer of whose environment nothing is said: it was said when the run began"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CannotGoBack)
-        return Trainer(source, cast, config=config, env_settings=env_settings, memory=memory)
+        trainer = Trainer(source, cast, config=config, env_settings=env_settings, memory=memory)
+    trainer.env.unheard = ""
+    return trainer
 
 # %% ../../nbs/6_training/64_trainer.ipynb #c54e4303
 def check_settable(trainer, changes):
@@ -348,7 +353,7 @@ class Trainer(Steered):
         torch.set_num_threads(self.settings.threads)      # another number gives other last bits
         self.streams = Streams(self.settings.seed)
         vector = source.vector(envs_for(self.config), self.settings.native, self.settings.check_env)
-        if self.settings.check_env: look_back(source, vector)
+        look_back(source, vector, self.settings.check_env)
         check_names(vector, self.settings.observation_names)
         vector.named = self.settings.observation_names
         memories = memories_for(self.cast, memory)

@@ -272,6 +272,10 @@ def obs_meant(trainer, who, obs, row):
     if row is None:
         if who is not None: behaviour_of(trainer, who)
         return obs
+    if obs is not None:
+        raise ValueError("give obs=, what is seen there, or row=, the number of a stored row; one of them")
+    if not fits(int, row):
+        raise ValueError(f"row {row!r}: expected the number of one stored row")
     learner = trainer.learners[chosen_one(trainer.learners, who)]
     return learner.memory.gather(np.array([rows_meant(learner, row)])).obs[0]
 

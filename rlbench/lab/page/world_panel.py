@@ -13,7 +13,7 @@ from traitlets import List, Unicode
 
 from ...envs.env import cannot_be_put
 from ...envs.parameters import values_of
-from ...envs.place import begin_at, state_behind, state_names
+from ...envs.place import begin_at, no_way_in, state_behind, state_names
 from ..pictures import widgets
 from ..pictures.components import close_widgets, read_asset, reveal, styled
 from ..pictures.widgets import Sharing
@@ -29,7 +29,7 @@ def why_not_placed(trainer):
     try: found = begin_at(trainer.env.single, obs[0])
     except ValueError:
         return ""       # somebody knows how, and nobody can stand there
-    return cannot_be_put(trainer.env.id) if found is None else ""
+    return cannot_be_put(trainer.env.id, how=no_way_in(trainer.env.single)) if found is None else ""
 
 # %% ../../../nbs/8_lab/5_page/17_world_panel.ipynb #278d8a03
 class StateSliders(Sharing, anywidget.AnyWidget):

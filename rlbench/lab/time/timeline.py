@@ -296,8 +296,7 @@ def passed(before, trail):
 class Trail:
     "Where a run is on its branches, and what people did to it"
 
-    def __init__(self, trainer, lines, album,
-                 origin=None):      # the trail of the run that it left
+    def __init__(self, trainer, lines, album, origin=None): # the trail of the run that it left
         self.trainer = trainer
         self.album = album
         self.branches = []
@@ -308,13 +307,14 @@ class Trail:
 
     def begin(self, parent, lines=()):
         "A new branch from here on; without a parent it comes from outside, where `lines` lead"
-        self.branch = Branch(parent, self.at, self.done, lines)
-        self.branches.append(self.branch)
+        branch = Branch(parent, self.at, self.done, lines)
+        if parent is None:
+            branch.fresh = place_of(self.trainer) == (0, 0)
+            self.album.keep(self.trainer, branch, self.at)          # where that fails, all stays as it was
+        self.branches.append(branch)
+        self.branch = branch
         self.visiting = False       # whether it is on a branch of another run, where it came from
         self.done = 0
-        if parent is None:
-            self.branch.fresh = place_of(self.trainer) == (0, 0)
-            self.album.keep(self.trainer, self.branch, self.at)
         self.arrive()
 
     def arrive(self):
@@ -330,7 +330,8 @@ class Trail:
         self.leads = not (self.visiting or self.at < self.branch.end or self.ahead)
 
     def look(self):
-        "Notice what was changed since the last event without a word"
+        "Notice what was changed since the last event without a word; a run in the middle of an event is nowhere"
+        if self.trainer.begun: return
         if has_strayed(self) or (self.steps, self.updates) != place_of(self.trainer):
             self.begin(None, [*lines_of(self.branch.path(self.at, self.done)), STRAYED])
         elif self.known != settings_now(self.trainer):

@@ -15,7 +15,8 @@ from PIL import ImageOps
 
 from ...core.batch import Batch, each
 from ...core.settings import whole_number
-from ...envs.place import place
+from ...envs.env import cannot_be_put
+from ...envs.place import no_way_in, place
 from ..pictures.drawing import short
 from ..pictures.scene import FINE, Sheet
 from ..pictures.sketches import look_image, look_of
@@ -41,9 +42,7 @@ def put_all(env, obs): # a batch of one
     if placed and all(placed):
         env.obs[:] = obs
         return
-    why = "nobody knows how. Give it a method place(obs)"
-    if len(env.behaviours) > 1: why = "one behaviour does not see all of it"
-    raise ValueError(f"{env.id} cannot be put into a state that is shown: {why}")
+    raise ValueError(cannot_be_put(env.id, len(env.behaviours), no_way_in(env.single)))
 
 # %% ../../../nbs/8_lab/2_views/11_rollouts.ipynb #405ae252
 class Judged:
