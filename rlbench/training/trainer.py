@@ -256,9 +256,6 @@ class Switch:
     def __set_name__(self, owner, name):
         self.name = name
 
-    def __get__(self, run, owner=None):
-        return self if run is None else vars(run)[self.name]
-
     def __set__(self, run, on):
         check_at_rest(run, f"{self.name} = {on}")
         vars(run)[self.name] = on

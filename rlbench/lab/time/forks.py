@@ -239,7 +239,8 @@ def heir(run, chosen, here): # timeline of the former one
     "(lockstep, ways) of a run with another one in hand, by what each had in common with the former one"
     pair = Lockstep(chosen.trainer, run.trainer)
     both = alike_both(run, chosen, here)
-    if both == min(alike_until(run), alike_until(chosen)): pair.parted = parting_of(run, chosen)
+    if both == min(alike_until(run), alike_until(chosen)):
+        pair.parted = parting_of(run, chosen)
     pair.lost = not (pair.parted or chosen.timeline.at == run.timeline.at == both)
     since, _ = run.level
     ways = run.ways
