@@ -388,7 +388,7 @@ def is_sound(trainer):
 def test_a_rate_that_is_far_too_large_names_parameter_and_step_and_leads_back(bench, algo):                # noqa: F811
     sizes = dict(seed=0, learning_starts=20) if algo == "dqn" else dict(num_envs=4, n_steps=16)
     wb = bench(algo=algo, views=["curve"], lr=1e38, **sizes)
-    with pytest.raises(NotFinite, match=r"First: _fused_adam_ in the step of all with lr = 1e\+38, .*: .*weight.*rewind"):
+    with pytest.raises(NotFinite, match=r"First: _fused_adam_ in the step .* lr = 1e\+38, .*: .*weight.*rewind"):
         wb.step("event", 600)
     wb = bench(algo=algo, views=["curve"], lr=1e38, **sizes)
     wb.break_when("nan")
