@@ -303,7 +303,6 @@ class Trail:
         self.at = origin.at if origin else 0        # events of the run up to here
         self.done = origin.done if origin else 0    # deeds of the branch up to here
         self.begin(origin and origin.branch, lines)
-        trainer.way = partial(passed, trainer.way, self)
 
     def begin(self, parent, lines=()):
         "A new branch from here on; without a parent it comes from outside, where `lines` lead"
@@ -313,7 +312,7 @@ class Trail:
             self.album.keep(self.trainer, branch, self.at)          # where that fails, all stays as it was
         self.branches.append(branch)
         self.branch = branch
-        self.visiting = False       # whether it is on a branch of another run, where it came from
+        self.visiting = False       # whether it is on a branch of another run
         self.done = 0
         self.arrive()
 
@@ -368,6 +367,7 @@ class Chronicle(Trail):
         super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share), origin)
         self.file = origin.file if origin else file
         self.stamp = origin.stamp if origin else stamp_of(file)
+        trainer.way = partial(passed, trainer.way, self)
         trainer.watchers.append(self.note)
 
     def close(self):
