@@ -9,6 +9,7 @@ from rlbench.algos.algorithm import algorithms
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
+from rlbench.envs.place import state_names
 from rlbench.envs.tabular import evaluate_policy, model_of, solve
 from rlbench.lab.views.hindsight_view import HindsightView
 from rlbench.lab.page.workbench import Workbench
@@ -462,3 +463,68 @@ def test_what_is_called_place_is_asked_where_it_leads(place, why):
 def test_who_returns_nothing_is_not_believed_in_silence():
     with pytest.warns(UserWarning, match="nobody can tell whether it leads"):
         rollout_from(Trainer(Paid, "ppo", hidden=(8,)))
+
+
+# ---- what stands between an environment and who sees it
+
+@pytest.mark.parametrize("wrap", [
+    lambda env: gym.wrappers.TransformObservation(env, lambda obs: 10 * obs, None),
+    lambda env: gym.wrappers.FrameStackObservation(env, 2),
+    gym.wrappers.TimeAwareObservation,
+    gym.wrappers.NormalizeObservation,
+], ids=["scaled", "stacked", "timed", "normalised"])
+def test_behind_a_wrapper_that_changes_what_is_seen_nothing_is_placed(wrap):
+    book = Workbench(lambda: wrap(gym.make("CartPole-v1")), "ppo", driver="sync", n_steps=16, hidden=(8,), views=[])
+    book.step("step", 5)
+    there = book.trainer.obs["agent"][0].copy()
+    for deed in (book.place, book.rollout):
+        with pytest.raises((ValueError, EnvProblem), match="Observation changes what is seen"):
+            deed(there)
+    assert state_names(book.trainer.env.single) == ()
+    book.step("step", 20)
+    book.close()
+
+
+@pytest.mark.parametrize("make", [
+    lambda: gym.wrappers.FlattenObservation(gym.make("FrozenLake-v1")),
+    lambda: gym.wrappers.TimeAwareObservation(gym.make("FrozenLake-v1")),
+    lambda: gym.wrappers.FlattenObservation(gym.make("CliffWalking-v1")),
+], ids=["flat lake", "timed lake", "flat cliff"])
+def test_wrapped_worlds_open_in_a_workbench(make):
+    book = Workbench(make, "dqn", driver="sync", hidden=(8,), learning_starts=10)
+    assert book.step("step", 20).trainer.steps == 20
+    book.close()
+
+
+class TwoParts(gym.Env):
+    "Shows a number and a count; it can be put where both are as asked"
+    observation_space = gym.spaces.Tuple((gym.spaces.Box(0, 9, (1,)), gym.spaces.Discrete(9)))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at = 0
+        return self.look(), {}
+
+    def look(self):
+        return np.array([self.at], np.float32), self.at
+
+    def place(self, obs):
+        there, count = obs
+        assert isinstance(obs, tuple) and there[0] == count
+        self.at = int(count)
+        return self.look()
+
+    def step(self, act):
+        self.at += 1
+        return self.look(), 1., self.at == 8, False, {}
+
+
+def test_an_environment_of_parts_is_told_them_as_its_space_has_them():
+    book = Workbench(TwoParts, "ppo", driver="sync", n_steps=16, hidden=(8,), views=[])
+    book.step("step", 3)
+    book.place(obs=(np.array([5.], np.float32), 5))
+    assert book.trainer.env.single.unwrapped.at == 5 or book.trainer.obs["agent"]["1"][0] == 5
+    book.step("step", 1)
+    assert book.trainer.obs["agent"]["1"][0] == 6
+    book.close()

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['STATE_OF', 'WAY_IN', 'SHOWN_IN', 'STATE_PARTS', 'angle', 'as_it_is', 'pendulum_state', 'acrobot_state', 'own_place',
-           'no_way_in', 'is_stacked', 'place', 'pendulum_obs', 'acrobot_obs', 'at_first', 'shown_in', 'begin_at',
-           'state_names', 'state_behind', 'own_state', 'put_into', 'fill', 'with_means', 'arrays_in', 'means_in',
-           'take_over', 'run_on', 'stand_still', 'KnowsMeans', 'remembering', 'WayBack', 'picture', 'why_no_picture']
+           'no_way_in', 'place', 'pendulum_obs', 'acrobot_obs', 'at_first', 'shown_in', 'begin_at', 'state_names',
+           'state_behind', 'own_state', 'put_into', 'fill', 'with_means', 'arrays_in', 'means_in', 'take_over',
+           'run_on', 'stand_still', 'KnowsMeans', 'remembering', 'WayBack', 'picture', 'why_no_picture']
 
 # %% ../../nbs/1_envs/100_place.ipynb #1c85f92c
 import copy
@@ -22,7 +22,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers.utils import RunningMeanStd
 
-from ..core.spaces import Stack
+from ..core.spaces import Stack, from_columns
 from ..core.state import InProcess, snapshot
 
 # %% ../../nbs/1_envs/100_place.ipynb #bbfd4ac7
@@ -48,6 +48,25 @@ STATE_OF = dict( # class of gymnasium -> its state from its observation
     AcrobotEnv=acrobot_state,
 )
 
+# %% ../../nbs/1_envs/100_place.ipynb #3f46e6ff
+def layers(env):
+    "An environment, the one that it wraps, and so on inwards"
+    while env is not None:
+        yield env
+        env = vars(env).get("env")
+
+def is_stacked(env):
+    return isinstance(getattr(env, "observation_space", None), Stack)
+
+# %% ../../nbs/1_envs/100_place.ipynb #33dd6914
+def translator(env):
+    "The name of a wrapper around an environment that changes what is seen; nothing where there is none"
+    for layer in layers(env):
+        stacks = isinstance(layer, gym.wrappers.FrameStackObservation) and not is_stacked(layer)
+        if stacks or isinstance(layer, gym.ObservationWrapper):
+            return type(layer).__name__
+    return ""
+
 # %% ../../nbs/1_envs/100_place.ipynb #5d435ad6
 WAY_IN = "Give it a method place(obs) that returns what is then seen"
 
@@ -62,6 +81,8 @@ def own_place(raw, known=1):
 def no_way_in(env):
     "Why an environment that `place` left alone cannot be put into a state, in words"
     if own_place(env.unwrapped): return "its place(obs) answers False"
+    between = translator(env)
+    if between: return f"{between} changes what is seen, and the state behind that is not known"
     other = hasattr(env.unwrapped, "place")
     return f"{'its place is no place(obs)' if other else 'nobody knows how'}. {WAY_IN}"
 
@@ -78,7 +99,7 @@ def is_what_was_asked(seen, obs):
 def put_itself(raw, obs):
     "Whether its own method has put it there; ValueError where it fails, or where something else is seen there"
     called = f"{type(raw).__name__}.place({obs})"
-    try: seen = own_place(raw)(obs)
+    try: seen = own_place(raw)(from_columns(raw.observation_space, obs))
     except ValueError:
         raise
     except Exception as problem:
@@ -92,12 +113,10 @@ def put_itself(raw, obs):
     return True
 
 # %% ../../nbs/1_envs/100_place.ipynb #7de5ff06
-def is_stacked(env):
-    return isinstance(getattr(env, "observation_space", None), Stack)
-
 def place(env, obs):
     "Put a single environment into the state that shows `obs`; False where nobody knows how"
     env.reset()
+    if translator(env): return False
     raw = env.unwrapped
     if is_stacked(env):
         env.get_wrapper_attr("obs_queue").extend(obs)
@@ -131,6 +150,7 @@ def shown_in(env, state):
 
 def begin_at(env, obs):
     "Put a single environment into the state that shows `obs` -> what it shows there; None where nobody knows how"
+    if translator(env): return None
     frame = obs[-1] if is_stacked(env) else obs
     known = STATE_OF.get(type(env.unwrapped).__name__)
     seen = shown_in(env, known(np.asarray(frame, np.float64))) if known else at_first(env, frame)
@@ -149,7 +169,7 @@ STATE_PARTS = dict( # class of gymnasium -> (name, lowest, highest) of each numb
 
 def state_names(env):
     "((name, lowest, highest), …) of the numbers of a state; nothing where they are not known by name"
-    return STATE_PARTS.get(type(env.unwrapped).__name__, ())
+    return () if translator(env) else STATE_PARTS.get(type(env.unwrapped).__name__, ())
 
 def state_behind(env, obs):
     "The state (D,) that an observation shows, of an environment whose numbers have names; of a stack the newest"
@@ -199,12 +219,6 @@ def check_copyable(thing):
         left += gc.get_referents(one)
 
 # %% ../../nbs/1_envs/100_place.ipynb #eef9abc2
-def layers(env):
-    "An environment, the one that it wraps, and so on inwards"
-    while env is not None:
-        yield env
-        env = vars(env).get("env")
-
 def content(layer, memo):
     "What a layer holds, copied; in its own way where it has one"
     if hasattr(type(layer), "__deepcopy__"): return vars(copy.deepcopy(layer))
