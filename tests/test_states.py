@@ -467,8 +467,11 @@ def test_who_returns_nothing_is_not_believed_in_silence():
 
 # ---- what stands between an environment and who sees it
 
+def tenfold(obs): return 10 * obs
+
+
 @pytest.mark.parametrize("wrap", [
-    lambda env: gym.wrappers.TransformObservation(env, lambda obs: 10 * obs, None),
+    lambda env: gym.wrappers.TransformObservation(env, tenfold, None),
     lambda env: gym.wrappers.FrameStackObservation(env, 2),
     gym.wrappers.TimeAwareObservation,
     gym.wrappers.NormalizeObservation,

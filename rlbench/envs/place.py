@@ -80,9 +80,10 @@ def own_place(raw, known=1):
 
 def no_way_in(env):
     "Why an environment that `place` left alone cannot be put into a state, in words"
-    if own_place(env.unwrapped): return "its place(obs) answers False"
     between = translator(env)
-    if between: return f"{between} changes what is seen, and the state behind that is not known"
+    if between:
+        return f"{between} changes what is seen, and the state behind that is not known"
+    if own_place(env.unwrapped): return "its place(obs) answers False"
     other = hasattr(env.unwrapped, "place")
     return f"{'its place is no place(obs)' if other else 'nobody knows how'}. {WAY_IN}"
 

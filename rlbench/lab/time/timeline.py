@@ -86,10 +86,11 @@ class Branch:
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #6ea761ff
 def check_path(path):
-    "ValueError where something is no path"
+    "A path; ValueError where something is none"
     steps = path if isinstance(path, list) and path else [None]
     if not all(isinstance(step, tuple) and len(step) == 3 and isinstance(step[0], Branch) for step in steps):
         raise ValueError(f"a path is what timeline.path_to(event) gives, got {path!r}")
+    return path
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #66a7e1b8
 def root_of(path):
@@ -412,8 +413,7 @@ class Chronicle(Trail):
 
     def script(self, path=None): # None: to here
         "What led to the end of a path, as lines of code"
-        if path is not None: check_path(path)
-        lines = lines_of(path or self.path)
+        lines = lines_of(self.path if path is None else check_path(path))
         changed = stamp_of(self.file) != self.stamp
         return [*lines, changed_text(self.file)] if changed else lines
 
