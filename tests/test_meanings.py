@@ -14,7 +14,7 @@ from rlbench.lab.time.accounts import COLUMNS, explain_update
 from rlbench.lab.time.timeline import Timeline
 from rlbench.launch.cli import main
 from rlbench.training.meanings import MEANINGS, known_number
-from rlbench.training.runs import evaluation_row
+from rlbench.training.runs import evaluation_row, exploring_row
 from tests.cases import CASES
 
 DOCTORS = {"clip_share", "ent_share", "explained_variance"}         # what only the doctor computes
@@ -41,7 +41,9 @@ def test_every_number_of_every_algorithm_is_explained(case):
 
 def test_the_table_explains_nothing_that_is_not_there():
     told = {known_number(name) for case in CASES for name in told_by(case)}
-    of_evaluations = {known_number(name) for name in evaluation_row(*evaluated())}
+    trainer, found, most = evaluated()
+    names = [*evaluation_row(trainer, found, most), *exploring_row(trainer, found, 2, 10**6)]
+    of_evaluations = set(map(known_number, names))
     of_accounts = {"row", "obs", "act", "end", *COLUMNS}
     assert set(MEANINGS) == told | of_evaluations | of_accounts | DOCTORS | RARE | {"mean_return_"}
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['UNSEEN', 'completed_returns', 'Hindsight', 'check_measurable', 'plays_greedily', 'entropy_bonus', 'hindsight_of',
-           'check_share', 'all_episodes', 'value_against_return']
+           'check_share', 'in_one_batch', 'value_against_return']
 
 # %% ../../nbs/6_training/653_hindsight.ipynb #43b8f702
 import contextlib
@@ -139,7 +139,7 @@ def check_share(unseen):
         raise ValueError(f"value against return: unseen = {unseen!r}: expected a share from 0 to 1, or None")
 
 # %% ../../nbs/6_training/653_hindsight.ipynb #d46f0fb5
-def all_episodes(found): # [(rows, which of them were made), …]
+def in_one_batch(found): # [(rows, which of them were made), …]
     "The same as (T, N, ...) each"
     rows, valid = zip(*found)
     return each(lambda *steps: np.stack(steps), *rows), np.stack(valid)
@@ -170,4 +170,4 @@ def value_against_return(trainer,         # whose: a Trainer, or a run's id, fol
     greedy = plays_greedily(actor, trainer.obs[who])
     with contextlib.closing(fresh_envs(trainer, 1)) as env:
         found = played_rows(env, env.reset(begin), actors, trainer.learners, who, greedy, episodes, longest, stop)
-    return hindsight_of(*all_episodes(found), actor, greedy, unseen) if found else None
+    return hindsight_of(*in_one_batch(found), actor, greedy, unseen) if found else None

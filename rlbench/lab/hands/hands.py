@@ -22,7 +22,7 @@ from ..views.evaluations import evaluate_every, evaluations_of, watching_evaluat
 from ..views.inspect import is_held
 from .operations import asked_to_operate, export_rows
 from ..views.pins import pin, pins_of
-from ..views.pins_view import pin_distances
+from ..views.pins_view import errors_of_pins
 from ..time.player import learner_of, refuse_inside
 from ..views.rollouts import rollout_from
 from .selections import Selection, numbers_meant
@@ -318,7 +318,7 @@ class Asking(Keeping):
 
     def distances(self):
         "{name: value minus exact value} of pins, where the exact one is known"
-        return self.waited(self.player.look(lambda trainer: pin_distances(trainer, pins_of(trainer))))
+        return self.waited(self.player.look(lambda trainer: errors_of_pins(trainer, pins_of(trainer))))
 
     def rollout(self, obs=None, row=None, who=None, **how):
         "The greedy or the judged policy plays on from a state, elsewhere -> Rollout; arguments as for `rollout_from`"
