@@ -22,7 +22,8 @@ from rlbench.training.doctor.leaps import lagging_sensor
 from rlbench.training.doctor.learning import over_estimation, strange_rate
 from rlbench.training.doctor.policy import dead_units
 from rlbench.training.doctor.settings import far_start
-from rlbench.training.doctor.sight import aliased_state, lost_sight, noisy_observation, shaky_observation, stuck_observation
+from rlbench.training.doctor.sight import aliased_state, lost_sight, noisy_observation, shaky_observation
+from rlbench.training.doctor.sight import stuck_observation
 from rlbench.training.doctor.steady import equal_copies, late_sight, uneven_steps
 from rlbench.training.doctor.trials import response
 from rlbench.training.learner import FlatGroup

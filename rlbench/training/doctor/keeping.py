@@ -29,7 +29,7 @@ class Watched:
     "What a copy of a run did for a while"
     kept: list = field(default_factory=list)        # {column: whether it is kept as it happened} of each step
     followed: dict = field(default_factory=dict)    # {slow network: [(share of the way, what is left over), …]}
-    climbed: list = field(default_factory=list)     # [(cosine of a step with its gradient, length of that over told), …]
+    climbed: list = field(default_factory=list)     # [(cosine of a step with its gradient, length over told), …]
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #79ea0e49
 def what_happened(obs, event, who):
@@ -67,16 +67,18 @@ def share_of_way(before, after, goal):
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #e383ed32
 def steps_taken_up(learner, starts): # {group: its parameters before an update}
-    "[(cosine of the way that parameters went with their gradient, its length over the one told), …] of those that moved"
+    "[(cosine of the way of parameters with their gradient, its length over the one told), …] of those that moved"
     found = []
     for name, start in starts.items():
         group = learner.groups[name]
         way = as_vector(group.parameters) - start
-        if not way.any() or learner.last is None or name not in learner.last.groups: continue
+        if not way.any() or learner.last is None or name not in learner.last.groups:
+            continue
         slope = torch.as_tensor(as_numpy(torch.cat([one.flatten() for one in group.gradients()]))).double()
         sizes = float(way.norm()), float(slope.norm())
         told = float(learner.last.groups[name][1])
-        if min(told, *sizes) > 0: found.append((float(way @ slope) / sizes[0] / sizes[1], sizes[1] / told))
+        if min(told, *sizes) > 0:
+            found.append((float(way @ slope) / sizes[0] / sizes[1], sizes[1] / told))
     return found
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #e52406cc
@@ -94,7 +96,8 @@ def watch_copy(trainer, who, events, seconds):
         for _ in range(events):
             obs = twin.obs[who].copy()
             before = {slow: as_vector(learner.nets[slow].parameters()) for slow in pairs} if learner.todo else {}
-            starts = {name: as_vector(group.parameters) for name, group in learner.groups.items() if learner.todo}
+            groups = learner.groups if learner.todo else {}
+            starts = {name: as_vector(groups[name].parameters) for name in groups}
             event = twin.advance()
             if event is None or patience.over: break
             if event.kind == "collect" and not learner.given and event.steps[who].valid.any():
@@ -203,11 +206,12 @@ def uphill(evidence):
     found = seen_for_a_while(evidence) if evidence.learner.groups else None
     if not found or len(found.climbed) < 8: return None
     cosine, length = np.array(found.climbed).T
-    wrong = "up" if np.mean(cosine) > .02 and (cosine > 0).mean() > .8 else ""
-    if np.median(length) > 1.05: wrong = f"by gradients {np.median(length):.3g} times as long as that of the loss, not down"
-    if not wrong: return None
+    up = np.mean(cosine) > .02 and (cosine > 0).mean() > .8
+    longer = np.median(length)
+    if not up and longer < 1.05: return None
+    told = "up the gradient" if up else f"by gradients {longer:.3g} times as long as that"
     return Finding(
-        "uphill", f"in {len(cosine)} updates weights went {wrong} the gradient of their own loss: the cosine of both is "
+        "uphill", f"in {len(cosine)} updates weights went {told} of their own loss: the cosine of way and gradient is "
         f"{cosine.mean():.2f} in the mean",
         "each update makes worse what it should mend",
         "look at the optimiser (maximize, a rate below 0), at the sign of the loss, and whether gradients are set to 0 "

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['STEADY_CHECKS', 'sureness', 'left_by_states', 'long_episodes', 'sure_by_episode', 'told_by_place', 'turned_actions',
            'levels_of', 'share_replaced', 'replaced_actions', 'late_sight', 'uneven_steps', 'disturbed_copies',
-           'go_alike', 'equal_copies']
+           'equal_copies']
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #3f8daa96
 import contextlib
@@ -319,12 +319,14 @@ def go_alike(trainer, who, copies=4, steps=100):
     with contextlib.closing(fresh_envs(trainer, copies)) as env:
         seen = [column for _, column in columns(dict(obs=env.reset(begin)[who]))]
         for _ in range(steps):
-            if any((column != column[:1]).any() for column in seen): return False
+            if any((column != column[:1]).any() for column in seen):
+                return False
             act = rng.uniform(-1, 1, space.shape) if space.shape else rng.integers(space.n)
             step = env.step({who: np.repeat(np.asarray(act, space.dtype)[None], len(seen[0]), 0)})[who]
             seen = [column for _, column in columns(dict(obs=step.obs))]
     return len(seen[0]) > 1
 
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #b81b69ab
 def equal_copies(evidence):
     "All copies of an environment begin alike, and go on alike"
     trainer = evidence.trainer
