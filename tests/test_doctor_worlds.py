@@ -13,7 +13,9 @@ from rlbench.algos.dqn import DQN
 from rlbench.algos.td import of_action
 from rlbench.buffers.ring import Ring
 from rlbench.core.batch import Batch
+from rlbench.policies.distributions import Categorical
 from rlbench.training.doctor import learning
+from rlbench.training.doctor.densities import other_entropy
 from rlbench.training.doctor.evidence import examine
 from rlbench.training.doctor.findings import clipped_reward, idle_actions, same_reward
 from rlbench.training.doctor.hidden import reward_of_before
@@ -648,6 +650,15 @@ def test_gradients_that_pile_up_are_named(monkeypatch):
     monkeypatch.setattr(FlatGroup, "step", step)
     found = uphill(at_first("CartPole-v1", DQN(learning_starts=100, train_freq=1, gradient_steps=1), 300))
     assert "times as long" in found.seen
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("wrong", [lambda right: -right, lambda right: right / 2, lambda right: 0 * right])
+def test_an_entropy_that_is_told_wrongly_is_named(monkeypatch, wrong):
+    right = Categorical.entropy
+    assert other_entropy(at_first("CartPole-v1", "a2c")) is None
+    monkeypatch.setattr(Categorical, "entropy", lambda pi: wrong(right(pi)))
+    assert other_entropy(at_first("CartPole-v1", "a2c"))
 
 
 @pytest.mark.filterwarnings("ignore")
