@@ -70,7 +70,7 @@ def both_runs(trainer, who, finding, steps, afresh, stop):
     return Tried(finding.name, finding.changes, steps, before, *ends)
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #a632590d
-IDLE = {"twin_actions", "lost_sight", "late_sight", "late_actions", "noisy_actions"}
+IDLE = {"twin_actions", "lost_sight", "late_sight", "late_actions"}
 EXPLAINED_BY = dict(      # findings that stand back where one of others was found: those explain them
     against_values={"short_sight", "strange_rate", "strange_setting"},
     ends_by_chance={"lost_sight"},
@@ -80,9 +80,7 @@ EXPLAINED_BY = dict(      # findings that stand back where one of others was fou
     noisy_reward={"reward_of_before"},
     nothing_reached={"far_start"},
     other_follower={"strange_setting"},
-    replaced_actions={"noisy_actions"},
     shaky_observation={"lost_sight"},
-    uneven_steps={"noisy_actions"},
     untouched_weights={"strange_setting"},
     same_everywhere={"short_sight", "heavy_decay", "settled_early", "wild_start"},
     past_the_end={"other_sums"},
