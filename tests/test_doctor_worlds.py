@@ -653,11 +653,11 @@ def test_gradients_that_pile_up_are_named(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("wrong", [lambda right: -right, lambda right: right / 2, lambda right: 0 * right])
-def test_an_entropy_that_is_told_wrongly_is_named(monkeypatch, wrong):
+@pytest.mark.parametrize("times", [-1, .5, 0])
+def test_an_entropy_that_is_told_wrongly_is_named(monkeypatch, times):
     right = Categorical.entropy
     assert other_entropy(at_first("CartPole-v1", "a2c")) is None
-    monkeypatch.setattr(Categorical, "entropy", lambda pi: wrong(right(pi)))
+    monkeypatch.setattr(Categorical, "entropy", lambda pi: times * right(pi))
     assert other_entropy(at_first("CartPole-v1", "a2c"))
 
 

@@ -82,15 +82,16 @@ def other_entropy(evidence):
     "The entropy that a policy tells is not that of its probabilities"
     nets = evidence.learner.nets
     numbered = isinstance(evidence.spec.action_space, gym.spaces.Discrete)
-    if not numbered or "policy" not in nets or "carry" in evidence.exploring: return None
+    if not numbered or "policy" not in nets or "carry" in evidence.exploring:
+        return None
     pi = nets.policy(to_tensors(evidence.exploring.obs, evidence.learner.device))
     if not hasattr(pi, "probs"): return None
     right = torch.special.entr(pi.probs).sum(-1)
     told = pi.entropy()
     if torch.allclose(told, right, 1e-2, 1e-3): return None
     return Finding(
-        "other_entropy", f"a policy tells an entropy of {told.mean():.3g}, and its probabilities have {right.mean():.3g}",
-        "what is paid for entropy makes a policy sure or random for no reason",
+        "other_entropy", f"a policy tells an entropy of {told.mean():.3g}, its probabilities have {right.mean():.3g}",
+        "what is paid for it makes a policy sure or random for no reason",
         "look at entropy: minus the sum of p ln p over the actions",
         weight=.97, changes={})
 
