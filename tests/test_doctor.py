@@ -211,6 +211,55 @@ def test_what_no_setting_mends_is_said():
         Diagnosis(run.diagnose(steps=50).evidence, [finding]).try_it()
 
 
+def test_advice_is_asked_for_by_number_or_by_name():
+    run = Trainer("CartPole-v1", "ppo").run(300)
+    found = Diagnosis(run.diagnose(steps=50).evidence, [Finding("it", "seen", "why", "look there", 1., {})])
+    with pytest.raises(ConfigError, match="no setting mends it"):
+        found.try_it("it")
+    for wrong in ("that", None, .5, True, 1):
+        with pytest.raises(ConfigError, match="expected a number from 0 to 0 or a name of it"):
+            found.try_it(wrong)
+
+
+class Broken(gym.ObservationWrapper):
+    "A sensor that says nothing now and then"
+    count = 0
+
+    def observation(self, obs):
+        self.count += 1
+        return obs * np.nan if self.count > 300 and self.count % 97 == 0 else obs
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("env, algo", [("CartPole-v1", "qr_dqn"), ("Pendulum-v1", "ppo")])
+def test_observations_that_are_no_numbers_are_named_and_nothing_else(env, algo):
+    run = Trainer(lambda: Broken(gym.make(env)), algo, check_env=False).run(90)
+    found = run.diagnose()
+    assert found.names == ["not_a_number"] and not found.failed
+
+
+def test_training_says_that_an_observation_is_no_number():
+    run = Trainer(lambda: Broken(gym.make("CartPole-v1")), "qr_dqn", check_env=False, learning_starts=100)
+    with pytest.raises(NotFinite, match="is an observation not finite"):
+        run.run(700)
+    run.close()
+
+
+def test_an_untrained_run_is_told_so():
+    run = Trainer("CartPole-v1", "ppo")
+    assert "no step has been taken" in run.diagnose(steps=50).warning
+    run.close()
+
+
+@pytest.mark.parametrize("effect, cause", [("against_values", "strange_rate"), ("against_values", "short_sight"),
+                                           ("idle_actions", "lost_sight"), ("idle_actions", "twin_actions"),
+                                           ("hidden_state", "twin_actions"), ("noisy_reward", "reward_of_before"),
+                                           ("other_follower", "strange_setting")])
+def test_what_explains_another_finding_stands_before_it(effect, cause):
+    known = [Finding(name, "", "", "", weight, {}) for name, weight in ((effect, 1.), ("other", .5), (cause, .1))]
+    assert Diagnosis(None, known).names == ["other", cause, effect]
+
+
 def test_runs_with_other_seeds_show_what_was_luck():
     run = Trainer("CartPole-v1", "ppo", seed=3).run(400)
     before = run.snapshot()

@@ -11,16 +11,24 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from rlbench import Trainer
 from rlbench.algos.dqn import DQN
 from rlbench.algos.td import of_action
+from rlbench.buffers.ring import Ring
 from rlbench.core.batch import Batch
+from rlbench.policies.distributions import Categorical
 from rlbench.training.doctor import learning
+from rlbench.training.doctor.densities import other_entropy
 from rlbench.training.doctor.evidence import examine
-from rlbench.training.doctor.findings import clipped_reward, same_reward
+from rlbench.training.doctor.findings import clipped_reward, idle_actions, same_reward
 from rlbench.training.doctor.hidden import reward_of_before
+from rlbench.training.doctor.keeping import other_memory, uphill
 from rlbench.training.doctor.leaps import lagging_sensor
 from rlbench.training.doctor.learning import over_estimation, strange_rate
 from rlbench.training.doctor.policy import dead_units
-from rlbench.training.doctor.sight import aliased_state, stuck_observation
+from rlbench.training.doctor.settings import far_start
+from rlbench.training.doctor.sight import aliased_state, lost_sight, noisy_observation, shaky_observation
+from rlbench.training.doctor.sight import stuck_observation
+from rlbench.training.doctor.steady import equal_copies, late_sight, uneven_steps
 from rlbench.training.doctor.trials import response
+from rlbench.training.learner import FlatGroup
 
 
 class Sound(gym.Env):
@@ -562,7 +570,108 @@ def queued(env, **how):
     return lambda: Queued(gym.make(env), **how)
 
 
+class Flicker(gym.ObservationWrapper):
+    "In a third of the steps nothing is seen"
+
+    def observation(self, obs):
+        return obs * 0 if self.unwrapped.np_random.random() < .3 else obs
+
+
+class TwoLate(gym.Wrapper):
+    "An action takes effect two steps later"
+
+    def reset(self, **how):
+        self.waiting = [0, 0]
+        return self.env.reset(**how)
+
+    def step(self, act):
+        self.waiting.append(act)
+        return self.env.step(self.waiting.pop(0))
+
+
+class OneSeed(gym.Wrapper):
+    "The first episode of all copies is the same, and so are those that follow"
+    begun = False
+
+    def reset(self, seed=None, options=None):
+        seed = None if self.begun else 0
+        self.begun = True
+        return self.env.reset(seed=seed, options=options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
+def test_copies_of_one_seed_are_told_from_others(env):
+    equal = over(OneSeed, env)
+    assert "2 environments" in equal_copies(at_first(equal, "a2c", num_envs=2)).seen
+    assert equal_copies(at_first(env, "a2c", num_envs=2, native=False)) is None
+    assert equal_copies(at_first(equal, "a2c", num_envs=1)) is None
+
+
+ADD = Ring.add
+
+
+def by_reference(memory, row, *rest, **how):
+    "The newest observation is everywhere"
+    count = ADD(memory, row, *rest, **how)
+    memory.places["obs"][:] = row.obs[0]
+    return count
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_older_rows_of_a_memory_are_looked_at_as_well(monkeypatch):
+    steps = dict(learning_starts=50, hidden=(32, 32))
+    assert other_memory(at_first("Pendulum-v1", "sac", 150, **steps)) is None
+    monkeypatch.setattr(Ring, "add", by_reference)
+    assert "obs in" in other_memory(at_first("Pendulum-v1", "sac", 150, **steps)).seen
+
+
+class Climbs(DQN):
+    "Takes the wrong way"
+
+    def optimiser(self, group, parameters):
+        return torch.optim.Adam(parameters, maximize=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_steps_that_go_up_their_loss_are_named():
+    early = dict(learning_starts=100, train_freq=1, gradient_steps=1)
+    assert "went up" in uphill(at_first("CartPole-v1", Climbs(**early), 300)).seen
+    assert uphill(at_first("CartPole-v1", DQN(**early), 300)) is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_that_pile_up_are_named(monkeypatch):
+    def step(self, loss, named):
+        slope = torch.cat([one.flatten() for one in torch.autograd.grad(loss, self.parameters)])
+        self.vector.grad = slope if self.vector.grad is None else self.vector.grad + slope
+        self.optimiser.step()
+        return float(slope.norm())
+    monkeypatch.setattr(FlatGroup, "step", step)
+    found = uphill(at_first("CartPole-v1", DQN(learning_starts=100, train_freq=1, gradient_steps=1), 300))
+    assert "times as long" in found.seen
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("times", [-1, .5, 0])
+def test_an_entropy_that_is_told_wrongly_is_named(monkeypatch, times):
+    right = Categorical.entropy
+    assert other_entropy(at_first("CartPole-v1", "a2c")) is None
+    monkeypatch.setattr(Categorical, "entropy", lambda pi: times * right(pi))
+    assert other_entropy(at_first("CartPole-v1", "a2c"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_table_that_begins_far_too_low_is_named():
+    assert far_start(at_first("rlbench/CliffWalk-v0", "qlearning", initial=-1000.)).changes == dict(initial=1.)
+    assert far_start(at_first("rlbench/CliffWalk-v0", "qlearning", initial=-100.)) is None
+
+
 SLIGHT = {
+    "nothing seen in a third": (over(Flicker, "Acrobot-v1"), "ppo", lost_sight, "the same, wherever"),
+    "nor of a pendulum": (over(Flicker, "Pendulum-v1"), "ppo", lost_sight, "the same, wherever"),
+    "two steps late, among crashes": (over(TwoLate, "LunarLander-v3"), "ppo", late_sight, "2 steps after"),
+    "paid five steps late": (queued("Reacher-v5", paid=5), "ppo", reward_of_before, "first 5 steps"),
     "hardly ever within bounds": (over(Cut, "Pendulum-v1"), "td3", clipped_reward, "are -1"),
     "paid eight steps late": (queued("Pendulum-v1", paid=8), "ppo", reward_of_before, "of 8 steps before"),
     "paid 25 steps late": (queued("Pendulum-v1", paid=25), "sac", reward_of_before, "of 25 steps before"),
@@ -579,8 +688,15 @@ RIGHT = {
     "a goal that shows when it is near": (NearGoal, "td3", clipped_reward),
     "paid at once": ("Pendulum-v1", "ppo", reward_of_before),
     "a ball thrown in later": (LateBall, "ppo", lagging_sensor),
+    "all is seen": ("Acrobot-v1", "ppo", lost_sight),
+    "a car at its wall": ("MountainCar-v0", "dqn", lost_sight),
+    "crashes": ("LunarLander-v3", "ppo", late_sight),
     "all numbers late": (queued("CartPole-v1", seen=4, dims=range(4)), "ppo", lagging_sensor),
     "a late picture of all": (queued("CartPole-v1", seen=4, dims=range(4)), "ppo", stuck_observation),
+    "several actions by name": ("rlbench/SideAndForce-v0", "ppo", noisy_observation),
+    "and no noise": ("rlbench/SideAndForce-v0", "ppo", shaky_observation),
+    "two joints in water": ("Swimmer-v5", "ppo", uneven_steps),
+    "stakes": ("rlbench/Gambler-v0", "qlearning", idle_actions),
     "a key that is seen": (lambda: Corner(True), "qlearning", aliased_state),
 }
 

@@ -65,7 +65,7 @@ HEAVY = 1e6     # how often a row may count before one asks about it
 def likely_cause(named):
     "What to ask where a gradient is not finite"
     if "weight" not in named or named["weight"].max() < HEAVY:
-        return "Is the learning rate too large, are rewards?"
+        return "Is the learning rate too large, are rewards; is an observation not finite (check_env=True tells)?"
     return f"A row counts {named['weight'].max():.3g} times: set max_weight, or a smaller beta"
 
 # %% ../../nbs/6_training/61_learner.ipynb #6eedb860

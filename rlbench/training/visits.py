@@ -20,9 +20,9 @@ def visitors(trainer, seed):
     return begin, {name: actor.twin(streams[name]) for name, actor in trainer.actors.items()}
 
 # %% ../../nbs/6_training/636_visits.ipynb #a01c0ff6
-def fresh_envs(trainer, num_envs):
+def fresh_envs(trainer, num_envs, checked=True):
     "Environments like those of a run, with the parameters that are wanted there now, and its wrappers' running means"
-    env = find(trainer.source, trainer.env_settings).vector(num_envs, native=False)
+    env = find(trainer.source, trainer.env_settings).vector(num_envs, native=False, checked=checked)
     if trainer.env.wanted: env.tune(**trainer.env.wanted)
     first, *_ = getattr(trainer.env, "envs", [trainer.env.single])
     for one in getattr(env, "envs", ()):

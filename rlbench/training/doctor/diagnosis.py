@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from ...core.batch import TextTable
-from ...core.settings import whole_number
+from ...core.settings import fits, whole_number
 from ...core.words import ConfigError
 from .actions import ACTION_CHECKS
 from .again import AGAIN_CHECKS
@@ -22,7 +22,7 @@ from .derived import DERIVED_CHECKS
 from .evidence import examine
 from .findings import TASK_CHECKS
 from .gradients import GRADIENT_CHECKS
-from .hidden import HIDDEN_CHECKS
+from .hidden import HIDDEN_CHECKS, not_a_number
 from .keeping import KEEPING_CHECKS
 from .leaps import LEAP_CHECKS
 from .learning import LEARNING_CHECKS, too_short
@@ -70,7 +70,18 @@ def both_runs(trainer, who, finding, steps, afresh, stop):
     return Tried(finding.name, finding.changes, steps, before, *ends)
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #a632590d
+IDLE = {"twin_actions", "lost_sight", "late_sight", "late_actions"}
 EXPLAINED_BY = dict(      # findings that stand back where one of others was found: those explain them
+    against_values={"short_sight", "strange_rate", "strange_setting"},
+    ends_by_chance={"lost_sight"},
+    hidden_state=IDLE,
+    idle_actions=IDLE,
+    impossible_values={"uphill"},
+    noisy_reward={"reward_of_before"},
+    nothing_reached={"far_start"},
+    other_follower={"strange_setting"},
+    shaky_observation={"lost_sight"},
+    untouched_weights={"strange_setting"},
     same_everywhere={"short_sight", "heavy_decay", "settled_early", "wild_start"},
     past_the_end={"other_sums"},
     same_reward={"strange_rate", "settled_early"},
@@ -81,6 +92,17 @@ def by_cause(findings):
     findings = list(findings)
     names = {one.name for one in findings}
     return sorted(findings, key=lambda one: (bool(names & EXPLAINED_BY.get(one.name, set())), -one.weight))
+
+# %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #81bb2b29
+def asked_for(findings, which):
+    "A finding by its number or its name"
+    names = [one.name for one in findings]
+    if isinstance(which, str) and which in names:
+        return findings[names.index(which)]
+    if fits(int, which) and -len(names) <= which < len(names):
+        return findings[which]
+    there = f"a number from 0 to {len(names) - 1} or a name of {', '.join(names)}" if names else "none, for there are 0"
+    raise ConfigError(f"try_it: finding {which!r}: expected {there}")
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #f9495b1a
 class Diagnosis(list):
@@ -96,14 +118,12 @@ class Diagnosis(list):
     def names(self):
         return [finding.name for finding in self]
 
-    def try_it(self, number=0,   # of the finding, 0 is the first
+    def try_it(self, number=0,   # of the finding, 0 is the first; or its name
                steps=10_000,     # of each of the two runs
                afresh=False,     # both from the start, where this run is beyond recovery
                stop=None):       # stop() -> whether to give it up
         "Take a finding's advice in a run beside this one -> Tried, None if given up; the run itself stays where it is"
-        if not -len(self) <= number < len(self):
-            raise ConfigError(f"try_it: finding {number}, and there are {len(self)}")
-        finding = self[number]
+        finding = asked_for(self, number)
         if not finding.changes:
             raise ConfigError(f"try_it: no setting mends {finding.name}: {finding.advice}")
         steps = whole_number("try_it: steps", steps, low=1)
@@ -149,7 +169,7 @@ def diagnose(trainer, who, steps, seconds, seed, seeds): # see `examine`
     evidence = examine(trainer, who, steps, seconds, seed, seeds)
     found = []
     failed = []
-    for check in CHECKS:
+    for check in [not_a_number] if not_a_number(evidence) else CHECKS:    # of what is no number, nothing else is told
         try: found.append(check(evidence))
         except BrokenOff:
             continue                                      # the warning says so

@@ -17,9 +17,10 @@ import numpy as np
 import torch
 
 from ...buffers.returns import discounted
-from ...core.batch import Batch, as_numpy, each
+from ...core.batch import Batch, as_numpy, columns, each
 from ...core.settings import fits, whole_number
 from ...core.words import ConfigError
+from ...envs.env import EnvProblem
 from ..actor import to_tensors
 from ..learner import NotFinite
 from ..visits import chosen_one, fresh_envs, one_step, visitors
@@ -53,8 +54,9 @@ def some_steps(env, obs, actors, learners, who, greedy,
     for step_number in range(steps):
         rows, step = one_step(env, obs, actors, learners, who, greedy)
         if step.valid[0]: found.append(rows[0])
-        if found and patience.over:
-            return in_one(found), step_number + 1 < steps
+        spoilt = found and not all(np.isfinite(column).all() for _, column in columns(dict(obs=obs[who])))
+        if found and (spoilt or patience.over):           # nobody can act on what is no number
+            return in_one(found), not spoilt and step_number + 1 < steps
     return in_one(found), False
 
 # %% ../../../nbs/6_training/638_doctor/10_evidence.ipynb #4f3b12fa
@@ -72,7 +74,7 @@ def recorded(trainer, who, way, steps, seconds, seed):
     "Some steps in a fresh environment, one of WAYS -> (Batch (n, ...), whether it was cut short)"
     begin, actors = visitors(trainer, seed)
     if way == "chance": actors[who] = beginner(trainer, who)
-    with contextlib.closing(fresh_envs(trainer, 1)) as env:
+    with contextlib.closing(fresh_envs(trainer, 1, checked=False)) as env:
         return some_steps(env, env.reset(begin), actors, trainer.learners, who, way == "greedy", steps, seconds)
 
 # %% ../../../nbs/6_training/638_doctor/10_evidence.ipynb #78df68e5
@@ -150,7 +152,7 @@ def rehearsed(trainer, who,
         patience = Patience(seconds)
         try:
             twin.until(lambda event: event.kind == "process" and event.who == who or patience.over)
-        except NotFinite:
+        except (NotFinite, EnvProblem):
             return None
         if not learner.todo: return None
         nets = copy.deepcopy(learner.nets)

@@ -210,10 +210,10 @@ def vector_names(evidence):
     return [name for name, space in parts.items()
             if isinstance(space, gym.spaces.Box) and len(space.shape) == 1 and space.dtype.kind == "f"]
 
-def numbers_seen(evidence):
+def numbers_seen(evidence, which="obs"): # or next_obs
     "(name, (n, D) numbers) of each of them"
     for name in vector_names(evidence):
-        of = [named_part(rows.obs, name) for rows in all_steps(evidence)]
+        of = [named_part(rows[which], name) for rows in all_steps(evidence)]
         yield name, np.concatenate(of)
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #39da2f4d
@@ -333,10 +333,10 @@ def shown_by(column): # (n,) one number of each action
     return np.column_stack([column, np.abs(column - column.mean())])
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #b458cff3
-def acts_shown(act): # (n, ...)
+def acts_shown(act): # (n, ...), or several by name
     "(n, K) columns in which actions show"
-    numbers = act.reshape(len(act), -1).T
-    return np.column_stack([shown_by(column) for column in numbers]).astype(float)
+    parts = [part.reshape(len(part), -1).T for _, part in columns(dict(act=act))]
+    return np.column_stack([shown_by(column) for numbers in parts for column in numbers]).astype(float)
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #98f68c84
 def all_that_followed(rows):
@@ -352,24 +352,38 @@ def all_that_followed(rows):
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #424c5b73
 def effects_after(rows,
-                  lag): # steps; below 0: of what happened before
+                  lag,  # steps; below 0: of what happened before
+                  what=all_that_followed):
     "The F statistic of each thing that happens so many steps after an action, by the action"
     first = within_episodes(rows, abs(lag))
     if len(first) < 100: return np.zeros(1)
     group = groups_of_actions(rows.act)[first + max(-lag, 0)]
-    return np.array([f_statistic(column[first + max(lag, 0)], group) for column in all_that_followed(rows)])
+    return np.array([f_statistic(column[first + max(lag, 0)], group) for column in what(rows)])
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #d9c96523
+def calm(rows):
+    "(n,) columns of what may follow from an action, none farther off than most: a crash is another matter"
+    for column in all_that_followed(rows):
+        yield np.clip(column, *np.quantile(column, (.05, .95)))
+
 def effect_after(rows, lag):
-    "The largest of these"
-    return effects_after(rows, lag).max()
+    "The largest of these, with crashes and without"
+    return max(effects_after(rows, lag, what).max() for what in (all_that_followed, calm))
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #722b5f01
+def sizes_that_followed(rows):
+    "(n,) columns of how far from usual what may follow is: a stake moves that, and not the mean"
+    for column in all_that_followed(rows):
+        yield np.abs(column - np.median(column))
+
 def has_effect(rows):
     "Whether anything that follows an action has to do with it, beyond what it has to do with what went before"
+    spread, spread_before = (effects_after(rows, lag, sizes_that_followed) for lag in (0, -1))
+    kinds = len(np.unique(groups_of_actions(rows.act)))   # of many, chance makes less
+    moved = spread > np.maximum(1 + 19 / np.sqrt(kinds), 4 * spread_before)
     after = np.maximum(effects_after(rows, 0), effects_after(rows, 1) / 2)        # a force shows in places a step later
     before = [effects_after(rows, -lag) for lag in (1, 2, 3)]
-    return bool((after > 2 * reduce(np.maximum, before, 2.25)).any())
+    return bool((moved | (after > 2 * reduce(np.maximum, before, 2.25))).any())
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #e4c57d86
 def idle_actions(evidence):

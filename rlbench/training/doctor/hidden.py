@@ -24,7 +24,8 @@ from .findings import ages, within_episodes
 def not_a_number(evidence):
     "An observation or a reward is not finite"
     seen = [("the reward", all_rows(evidence, "rew")[:, None])]
-    seen += [(f"{name} of the observation".strip(), column) for name, column in numbers_seen(evidence)]
+    shown = [one for which in ("obs", "next_obs") for one in numbers_seen(evidence, which)]
+    seen += [(f"{name} of the observation".strip(), column) for name, column in shown]
     for name, column in seen:
         wrong = np.flatnonzero(~np.isfinite(column).all(0))
         if not len(wrong): continue
@@ -226,13 +227,13 @@ def hidden_state(evidence):
     rows = evidence.chance
     if not has_neighbours(evidence) or "carry" in evidence.exploring or len(within_episodes(rows, 1)) < 200:
         return None                                       # who carries something along may know
-    now, both = left_open(rows)
+    now, both = np.minimum(left_open(rows), 1)
     hidden = np.flatnonzero((now > .8) & (both < .5 * now))
     if not len(hidden) or len(hidden) < .1 * len(now):
         return None                                       # one number of dozens may be such a one by chance
     worst = hidden[np.argmin(both[hidden] / now[hidden])]
     return Finding(
-        "hidden_state", f"what is seen leaves {min(now[worst], 1):.0%} open of what comes next, and together with what "
+        "hidden_state", f"what is seen leaves {now[worst]:.0%} open of what comes next, and together with what "
         f"was seen a step before {both[worst]:.0%}",
         "a part of the state is not shown, such as a velocity, so states that differ look the same",
         "show what is missing, or the last two observations (gymnasium.wrappers.FrameStackObservation), or take a "
@@ -319,7 +320,8 @@ def reward_of_before(evidence, most=5):
     silent = silent_steps(rows)
     lag = silent or int(np.argmin(left))
     least = open_after(rows, lag)
-    if least > min(.65, .7 * left[0]): return None
+    if least > min(.65, (.85 if silent else .7) * left[0]):
+        return None
     more = " or more" * (not silent and lag == len(left) - 1)
     told = f", and the first {silent} steps of every episode are paid nothing" * (silent > 0)
     return Finding(

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['KEEPING_CHECKS', 'Watched', 'what_happened', 'kept_rightly', 'slow_pairs', 'as_vector', 'share_of_way', 'watch_copy',
-           'seen_for_a_while', 'other_memory', 'wrong_way', 'other_follower', 'change_and_advantage', 'wrong_iteration']
+           'seen_for_a_while', 'other_memory', 'wrong_way', 'other_follower', 'change_and_advantage', 'wrong_iteration',
+           'uphill']
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #d4c8f91a
 import contextlib
@@ -28,6 +29,7 @@ class Watched:
     "What a copy of a run did for a while"
     kept: list = field(default_factory=list)        # {column: whether it is kept as it happened} of each step
     followed: dict = field(default_factory=dict)    # {slow network: [(share of the way, what is left over), …]}
+    climbed: list = field(default_factory=list)     # [(cosine of a step with its gradient, length over told), …]
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #79ea0e49
 def what_happened(obs, event, who):
@@ -37,9 +39,9 @@ def what_happened(obs, event, who):
                  next_obs=step.next_obs)[step.valid]
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #998e3a5c
-def kept_rightly(memory, row, envs): # row of the environments with these numbers
-    "{column: whether the newest rows of a memory hold it}"
-    held = dict(columns(memory.gather(memory.aged(0, envs))))
+def kept_rightly(memory, row, index):
+    "{column: whether rows of a memory hold it}"
+    held = dict(columns(memory.gather(index)))
     alike = {}
     for name, column in columns(row):
         if name in held:
@@ -51,9 +53,9 @@ def slow_pairs(nets):
     "{slow network: the one that it follows}"
     return {slow: quick for quick, slow in SLOW.items() if quick in nets and slow in nets}
 
-def as_vector(net):
-    "All parameters of a network in one, copied"
-    return torch.as_tensor(as_numpy(parameters_to_vector(net.parameters()))).double()
+def as_vector(parameters):
+    "All parameters in one, copied"
+    return torch.as_tensor(as_numpy(parameters_to_vector(parameters))).double()
 
 def share_of_way(before, after, goal):
     "(share of the way to its goal that a vector went, length of what it did besides over that of the way)"
@@ -62,6 +64,22 @@ def share_of_way(before, after, goal):
     if length < 1e-5 * float(goal.norm()): return math.nan, 0.
     share = float((after - before) @ way) / length**2
     return share, float((after - before - share * way).norm()) / length
+
+# %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #e383ed32
+def steps_taken_up(learner, starts): # {group: its parameters before an update}
+    "[(cosine of the way of parameters with their gradient, its length over the one told), …] of those that moved"
+    found = []
+    for name, start in starts.items():
+        group = learner.groups[name]
+        way = as_vector(group.parameters) - start
+        if not way.any() or learner.last is None or name not in learner.last.groups:
+            continue
+        slope = torch.as_tensor(as_numpy(torch.cat([one.flatten() for one in group.gradients()]))).double()
+        sizes = float(way.norm()), float(slope.norm())
+        told = float(learner.last.groups[name][1])
+        if min(told, *sizes) > 0:
+            found.append((float(way @ slope) / sizes[0] / sizes[1], sizes[1] / told))
+    return found
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #e52406cc
 def watch_copy(trainer, who, events, seconds):
@@ -74,17 +92,24 @@ def watch_copy(trainer, who, events, seconds):
         learner = twin.learners[who]
         pairs = slow_pairs(learner.nets)
         found.followed = {slow: [] for slow in pairs}
+        stored = []
         for _ in range(events):
             obs = twin.obs[who].copy()
-            before = {slow: as_vector(learner.nets[slow]) for slow in pairs} if learner.todo else {}
+            before = {slow: as_vector(learner.nets[slow].parameters()) for slow in pairs} if learner.todo else {}
+            groups = learner.groups if learner.todo else {}
+            starts = {name: as_vector(groups[name].parameters) for name in groups}
             event = twin.advance()
             if event is None or patience.over: break
             if event.kind == "collect" and not learner.given and event.steps[who].valid.any():
-                envs = np.flatnonzero(event.steps[who].valid)
-                found.kept.append(kept_rightly(learner.memory, what_happened(obs, event, who), envs))
+                index = learner.memory.aged(0, np.flatnonzero(event.steps[who].valid))
+                stored.append((what_happened(obs, event, who), index))
+                found.kept.append(kept_rightly(learner.memory, *stored[-1]))
+            if starts: found.climbed += steps_taken_up(learner, starts)
             for slow, then in before.items():
-                way = then, as_vector(learner.nets[slow]), as_vector(learner.nets[pairs[slow]])
+                way = then, *(as_vector(learner.nets[name].parameters()) for name in (slow, pairs[slow]))
                 found.followed[slow].append(share_of_way(*way))
+        for one in stored[-learner.memory.capacity:]:     # what came later leaves it as it is
+            found.kept.append(kept_rightly(learner.memory, *one))
     return found
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #06de5f46
@@ -175,5 +200,23 @@ def wrong_iteration(evidence):
         "look at the sign of what the policy climbs, in the loss and in whatever follows it",
         weight=.95, changes={})
 
+# %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #85e89544
+def uphill(evidence):
+    "Weights go up the gradient of their loss, or down another one"
+    found = seen_for_a_while(evidence) if evidence.learner.groups else None
+    if not found or len(found.climbed) < 8: return None
+    cosine, length = np.array(found.climbed).T
+    up = np.mean(cosine) > .02 and (cosine > 0).mean() > .8
+    longer = np.median(length)
+    if not up and longer < 1.05: return None
+    told = "up the gradient" if up else f"by gradients {longer:.3g} times as long as that"
+    return Finding(
+        "uphill", f"in {len(cosine)} updates weights went {told} of their own loss: the cosine of way and gradient is "
+        f"{cosine.mean():.2f} in the mean",
+        "each update makes worse what it should mend",
+        "look at the optimiser (maximize, a rate below 0), at the sign of the loss, and whether gradients are set to 0 "
+        "before each step",
+        weight=.98, changes={}, numbers={"cosine of step and gradient": cosine})
+
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #d05f8578
-KEEPING_CHECKS = [other_memory, other_follower, wrong_iteration]
+KEEPING_CHECKS = [other_memory, other_follower, wrong_iteration, uphill]

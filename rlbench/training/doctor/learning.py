@@ -436,6 +436,8 @@ def too_short(evidence):
     "Why it is too early to judge, in words; nothing where it is not: a few updates, and no better than chance"
     algo = evidence.algo
     trainer = evidence.trainer
+    if not trainer.steps and not evidence.learner.updates:
+        return "Nothing was learned yet: no step has been taken, so this is of world and settings alone."
     begun = evidence.learner.updates and not is_table(algo) and not algo.offline
     if not begun or not no_better(evidence): return ""
     rollouts = trainer.steps / (algo.n_steps * trainer.env.num_envs) if isinstance(algo, Rollouts) else np.inf

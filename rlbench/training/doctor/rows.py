@@ -182,6 +182,7 @@ def told_priorities(learner):
     together = max(alike_in_logs(p, np.abs(one)) for one in errors)
     return f"priorities of the last rows correlate by {together:.2f} with their errors" if together < .3 else ""
 
+# %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #78c76127
 def told_weights(found):
     "The same of the weights of rows that were drawn"
     weight = found.data.get("weight") if found else None

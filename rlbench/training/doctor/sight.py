@@ -6,9 +6,10 @@
 __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_observation', 'dead_part', 'off_scale',
            'unscaled_observation', 'stands_at_ends', 'ever_moves', 'clipped_observation', 'beyond_bounds',
            'outside_space', 'copied_dims', 'copied_part', 'lasting', 'each_by_itself', 'pays_to_see', 'foretells_pay',
-           'noisy_observation', 'shaky_observation', 'moves_nothing', 'waits', 'stuck_observation', 'steps_taken',
-           'ends_apart', 'paid_apart', 'been_to', 'told_by_visit', 'looks_alike', 'aliased_state', 'same_start',
-           'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start', 'drifting_reward', 'goes_on', 'carried_over']
+           'noisy_observation', 'shaky_observation', 'moves_nothing', 'waits', 'lost_sight', 'stuck_observation',
+           'steps_taken', 'ends_apart', 'paid_apart', 'been_to', 'told_by_visit', 'looks_alike', 'aliased_state',
+           'same_start', 'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start', 'drifting_reward', 'goes_on',
+           'carried_over']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 import math
@@ -260,7 +261,7 @@ def pays_to_see(evidence):
 def foretells_pay(evidence, name):
     "Whether what chance sees and does foretells rewards, better than had others been seen; or the policy shows it"
     rows = evidence.chance
-    if isinstance(rows.act, dict) or not np.ptp(rows.rew): return False
+    if not np.ptp(rows.rew): return False
     act = acts_shown(rows.act)
     obs = named_part(rows.obs, name)
     others = np.random.default_rng(0).permutation(obs)
@@ -332,6 +333,39 @@ def waits(rows, alike):
     "(n,) whether nothing has moved since the episode began: what is shown late begins so"
     moves = np.cumsum(~alike)
     return moves == (moves - ~alike)[np.arange(len(alike)) - ages(rows)]
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #96a62fca
+def blank_steps(rows, obs): # (n, D)
+    """(n,) whether all numbers take values that they take together now and then, coming from anywhere and in one step,
+    while hardly two other steps show the same"""
+    none = np.zeros(len(obs), bool)
+    varied = obs[:, is_varied(obs, 50)]
+    if varied.shape[1] < max(2, obs.shape[1] / 2):
+        return none
+    kinds, often = np.unique(varied, axis=0, return_counts=True)
+    first, *others = np.sort(often)[::-1]
+    blank = (varied == kinds[often.argmax()]).all(1) & (ages(rows) > 0)
+    after = within_episodes(rows, 1)
+    way = np.linalg.norm((varied[after + 1] - varied[after]) / varied.std(0), axis=1)
+    into, between = (way[~blank[after] & which] for which in (blank[after + 1], ~blank[after + 1]))
+    if not .02 < blank.mean() < .8 or others[0] > .2 * first or min(len(into), len(between)) < 10:
+        return none
+    stays = blank[after + 1][blank[after]].mean() if blank[after].any() else 0.
+    return blank if stays < blank.mean() + .2 and np.median(into) > 1.5 * np.median(between) else none
+
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #2eea3c5b
+def lost_sight(evidence):
+    "Now and then nothing is seen: all numbers are what they are at no other time"
+    for name, _ in numbers_seen(evidence):
+        blank = blank_steps(evidence.chance, named_part(evidence.chance.obs, name))
+        if not blank.any(): continue
+        return Finding(
+            "lost_sight", f"in {blank.mean():.0%} of the steps all numbers of the observation are the same, wherever "
+            "one was a step before",
+            "whoever acts does not see where it is in these steps, and values of all places are mixed in one",
+            "does a sensor drop out; show what was seen last and how old it is, or take a policy with a memory",
+            weight=.78, changes={}, numbers={"nothing is seen": blank.astype(float)})
+    return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #816f1c00
 def stuck_observation(evidence):
@@ -579,6 +613,7 @@ def drift_of_starts(rows, # of somebody who learns nothing
     left = (away**2).mean(0) - along**2
     return (len(first) - 2) * along**2 / np.maximum(left, 1e-9)
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #215a7de8
 def drifting_start(evidence):
     "Each episode begins a little farther along than the one before"
     rows = evidence.chance
@@ -638,5 +673,5 @@ def carried_over(evidence):
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #acddc22f
 SIGHT_CHECKS = [dead_observation, dead_part, copied_part, unscaled_observation, clipped_observation, outside_space,
-                noisy_observation, shaky_observation, stuck_observation, aliased_state, same_start, torn_start,
-                torn_end, drifting_start, drifting_reward, carried_over]
+                noisy_observation, shaky_observation, stuck_observation, lost_sight, aliased_state, same_start,
+                torn_start, torn_end, drifting_start, drifting_reward, carried_over]

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['STEADY_CHECKS', 'sureness', 'left_by_states', 'long_episodes', 'sure_by_episode', 'told_by_place', 'turned_actions',
-           'levels_of', 'share_replaced', 'replaced_actions', 'late_sight', 'uneven_steps', 'disturbed_copies']
+           'levels_of', 'share_replaced', 'replaced_actions', 'late_sight', 'uneven_steps', 'disturbed_copies',
+           'equal_copies']
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #3f8daa96
 import contextlib
@@ -13,11 +14,12 @@ from itertools import combinations, combinations_with_replacement, islice
 import gymnasium as gym
 import numpy as np
 
+from ...core.batch import columns
 from ...core.state import same
 from .actions import sees_numbers
 from .evidence import Patience
-from .findings import Finding, acts_shown, all_that_followed, effects_after, groups_of_actions
-from .findings import episode_numbers, within_episodes
+from .findings import Finding, acts_shown, all_that_followed, effect_after, effects_after
+from .findings import ages, episode_numbers, groups_of_actions, within_episodes
 from .hidden import foretold, slopes
 from .sight import is_varied
 from ..visits import fresh_envs, one_step, visitors
@@ -215,7 +217,7 @@ def late_sight(evidence):
     rows = evidence.chance
     if isinstance(rows.act, dict) or "carry" in evidence.exploring or len(within_episodes(rows, 3)) < 300:
         return None
-    at_once, *later = (effects_after(rows, lag).max() for lag in range(3))
+    at_once, *later = (effect_after(rows, lag) for lag in range(3))
     lag = 1 + int(np.argmax(later))
     if later[lag - 1] < max(25., 8 * at_once): return None
     return Finding(
@@ -244,26 +246,33 @@ def go_together(pair): # (n, 2)
     return bool(spread.min() > .5 and np.corrcoef(pair.T)[0, 1] > .7)
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #e28c904e
+def closest(found): # strides
+    "(n, 2) the two numbers that go far in the same steps, the most alike of all such; None where none do"
+    pairs = [np.column_stack(pair) for pair in combinations(found.T, 2)]
+    whole = [(pair, pair[np.isfinite(pair.sum(1))]) for pair in pairs]
+    alike = [(np.corrcoef(known.T)[0, 1], i) for i, (_, known) in enumerate(whole) if go_together(known)]
+    return pairs[max(alike)[1]] if alike else None
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #1f44c0b8
 def uneven_steps(evidence):
     "In some steps all goes far and in others hardly on, and nothing tells in which"
     rows = evidence.chance
     if not sees_numbers(evidence) or isinstance(rows.act, dict): return None
-    for pair in combinations(strides(rows).T, 2):
-        there = np.isfinite(sum(pair))
-        if not go_together(np.column_stack(pair)[there]): continue
-        length = sum(pair)[there] / 2
-        seen = np.column_stack([rows.obs, acts_shown(rows.act)])[there]
-        if foretold(seen, length[:, None])[0] < .7: continue
-        short, long = np.quantile(length, (.1, .9))
-        return Finding(
-            "uneven_steps", f"in a tenth of the steps numbers of the observation go {long:.1f} times as far as they "
-            f"mostly do, in another {short:.1f} times, all of them together, and nothing tells when",
-            "what an action brings about is another matter each time, and a discount of steps is none of time",
-            "is an action repeated as often as chance says (frame skip), does a step last as long as the computer took "
-            "for it; let all last alike, or show how long",
-            weight=.74, changes={},
-            numbers={"length of a step": length})
-    return None
+    pair = closest(strides(rows))
+    if pair is None: return None
+    there = np.isfinite(pair.sum(1))
+    length = pair[there].mean(1)
+    seen = np.column_stack([rows.obs, acts_shown(rows.act)])[there]
+    if foretold(seen, length[:, None])[0] < .8: return None
+    short, long = np.quantile(length, (.1, .9))
+    return Finding(
+        "uneven_steps", f"in a tenth of the steps numbers of the observation go {long:.1f} times as far as they "
+        f"mostly do, in another {short:.1f} times, all of them together, and nothing tells when",
+        "what an action brings about is another matter each time, and a discount of steps is none of time",
+        "is an action repeated as often as chance says (frame skip), does a step last as long as the computer took "
+        "for it; let all last alike, or show how long",
+        weight=.74, changes={},
+        numbers={"length of a step": length})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #8f0f9626
 def walk(evidence, seed):
@@ -301,5 +310,38 @@ def disturbed_copies(evidence):
         "for random numbers that all draw from; make them in __init__, draw from self.np_random",
         weight=.97, changes={})
 
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #7317f728
+def go_alike(trainer, who, copies=4, steps=100):
+    "Whether copies of an environment, with seeds of their own, show the same while they are moved alike"
+    begin, _ = visitors(trainer, 1)
+    space = trainer.learners[who].actor.spec.action_space
+    rng = np.random.default_rng(0)
+    with contextlib.closing(fresh_envs(trainer, copies)) as env:
+        seen = [column for _, column in columns(dict(obs=env.reset(begin)[who]))]
+        for _ in range(steps):
+            if any((column != column[:1]).any() for column in seen):
+                return False
+            act = rng.uniform(-1, 1, space.shape) if space.shape else rng.integers(space.n)
+            step = env.step({who: np.repeat(np.asarray(act, space.dtype)[None], len(seen[0]), 0)})[who]
+            seen = [column for _, column in columns(dict(obs=step.obs))]
+    return len(seen[0]) > 1
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #b81b69ab
+def equal_copies(evidence):
+    "All copies of an environment begin alike, and go on alike"
+    trainer = evidence.trainer
+    space = evidence.spec.action_space
+    begins = evidence.chance.obs[ages(evidence.chance) == 0]
+    plain = isinstance(space, (gym.spaces.Box, gym.spaces.Discrete)) and isinstance(begins, np.ndarray)
+    if trainer.env.num_envs < 2 or len(trainer.actors) > 1 or not plain or len(np.unique(begins, axis=0)) < 4:
+        return None                                       # who always begins in one place may do so in all copies
+    if not go_alike(trainer, evidence.who): return None
+    return Finding(
+        "equal_copies", f"episodes begin in many ways, and yet all of the {trainer.env.num_envs} environments begin in "
+        "the same one, whatever their seeds",
+        "rows of one moment are the same row again and again, so many environments teach as little as one",
+        "hand the seed of reset on (super().reset(seed=seed)); draw from self.np_random alone",
+        weight=.85, changes={})
+
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #d622a3b9
-STEADY_CHECKS = [turned_actions, replaced_actions, late_sight, uneven_steps, disturbed_copies]
+STEADY_CHECKS = [turned_actions, replaced_actions, late_sight, uneven_steps, disturbed_copies, equal_copies]
