@@ -531,3 +531,64 @@ def test_an_environment_of_parts_is_told_them_as_its_space_has_them():
     book.step("step", 1)
     assert book.trainer.obs["agent"]["1"][0] == 6
     book.close()
+
+
+# ---- a click on the map of a world whose states are numbers
+
+def clicked(one, share=(.5, .5)):
+    "Click on a place of a map, as the page tells of it"
+    left, top, right, bottom = one.picture.ax.box
+    x = left + share[0] * (right - left)
+    y = bottom - share[1] * (bottom - top)
+    one.image._handle_custom_msg({"clicked": [x, y]}, [])
+
+
+@pytest.mark.parametrize("name", ["values", "policy_map"])
+def test_what_is_clicked_on_a_map_is_pinned_and_played_on_from(bench, name):            # noqa: F811
+    wb = bench("CartPole-v1", "ppo", views=[name, "pins"], driver="sync", n_steps=16, num_envs=1)
+    wb.step("step", 60)
+    one = view(wb, name)
+    before = wb.trainer.digest()
+    clicked(one, (.25, .75))
+    asked = one.meant(wb.trainer)
+    (low, high), (bottom, top) = one.picture.ax.xlim, one.picture.ax.ylim
+    assert asked[one.axes] == pytest.approx([low + .25 * (high - low), bottom + .75 * (top - bottom)], rel=1e-5)
+    one.here.pin(wb.trainer)
+    one.here.roll(wb.trainer)
+    assert same(wb.pins["1"].obs[0], asked) and same(one.here.played.rows.obs[0], asked)
+    assert wb.trainer.digest() == before
+
+
+def test_without_a_click_the_sliders_state_is_meant(bench):                             # noqa: F811
+    wb = bench("CartPole-v1", "ppo", views=["values", "pins"], driver="sync", n_steps=16, num_envs=1)
+    wb.step("step", 20)
+    one = view(wb, "values")
+    assert same(one.meant(wb.trainer), wb.trainer.obs["agent"][0])
+    hidden = next(axis for axis in range(4) if axis not in one.axes)
+    slider = one.plane.others.sliders[hidden]
+    slider.value = slider.max
+    asked = one.meant(wb.trainer)
+    assert asked[hidden] == pytest.approx(slider.max, rel=1e-5)
+    one.here.pin(wb.trainer)
+    assert same(wb.pins["1"].obs[0], asked)
+
+
+def test_another_axis_and_a_rewind_forget_the_click(bench):                             # noqa: F811
+    wb = bench("CartPole-v1", "ppo", views=["values"], driver="sync", n_steps=16, num_envs=1)
+    wb.step("step", 20)
+    one = view(wb, "values")
+    clicked(one)
+    assert one.spot is not None
+    one.picks[0].value = next(axis for axis in range(4) if axis not in one.axes)
+    assert one.spot is None and "here" in one.text()
+    clicked(one)
+    wb.rewind(3)
+    assert view(wb, "values").spot is None
+
+
+def test_maps_beside_each_other_are_not_clicked(bench):                                 # noqa: F811
+    wb = bench("CartPole-v1", "ppo", driver="sync", n_steps=16, num_envs=1)
+    wb.step("step", 20)
+    wb.beside("other", lr=.1)
+    wb.look("compare").step("step", 2)
+    assert [one.image.clicks for one in view(wb, "both-values").views] == [False, False]

@@ -66,23 +66,35 @@ function render({ model, el, signal }) {
   const name = () => {
     if (model.get("label")) el.setAttribute("aria-label", model.get("label"));
   };
+  const clicked = (event) => {                                 // where, in the picture's own units
+    const frame = model.get("clicks") && el.querySelector(":scope > svg")?.getScreenCTM();
+    if (!frame) return;
+    const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(frame.inverse());
+    model.send({ clicked: [x, y] });
+  };
+  const offer = () => el.classList.toggle("rl-clicks", model.get("clicks"));
   const reveal = () => el.classList.toggle("rl-gone", model.get("_dom_classes").includes("rl-gone"));
   el.classList.add("rl-pane");
   model.on("change:_dom_classes", reveal);                      // anywidget takes away what ipywidgets listens to
   model.on("change:html", rest);
   model.on("change:label", name);
+  model.on("change:clicks", offer);
+  el.addEventListener("click", clicked);
   places.set(key, (places.get(key) ?? new Set()).add(show));
   signal.addEventListener("abort", () => {
     sizes.unobserve(el);
     model.off("change:_dom_classes", reveal);
     model.off("change:html", rest);
     model.off("change:label", name);
+    model.off("change:clicks", offer);
+    el.removeEventListener("click", clicked);
     places.get(key)?.delete(show);
     if (!places.get(key)?.size) places.delete(key);
   });
   next = model.get("html");
   paint();
   name();
+  offer();
   reveal();
 }
 

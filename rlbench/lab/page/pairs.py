@@ -158,7 +158,9 @@ class BothActions(SideBySide):
 def shared_controls(views):
     "Menus and sliders of the first, which are those of all from now on"
     first, *others = [view.plane for view in views]
-    for view in views: view.widget.children = [view.image]
+    for view in views:
+        view.widget.children = [view.image]
+        view.image.clicks = False
     for plane in others:
         close_widgets(plane.widget)
         plane.picks = first.picks

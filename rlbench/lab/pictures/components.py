@@ -69,11 +69,19 @@ class Pane(widgets.Sharing, anywidget.AnyWidget):
     html = Unicode("").tag(sync=True)   # at rest
     label = Unicode("").tag(sync=True)  # what a screen reader says of a picture
     key = Unicode("").tag(sync=True)
+    clicks = Bool(False).tag(sync=True)     # where a picture is clicked is told
     waiting = None      # to be sent with others
     sent = ""           # what the page shows
 
     def __init__(self, **settings):
         super().__init__(key=uuid4().hex, **settings)
+
+    def on_click(self, react):
+        "Call `react(x, y)` where the picture was clicked, in its own units"
+        def hear(widget, content, buffers):
+            if "clicked" in content: react(*content["clicked"])
+        self.clicks = True
+        self.on_msg(hear)
 
     def show(self, html, moving=False):
         "Show it and keep it; while `moving` it waits for `send_together`"

@@ -200,6 +200,14 @@ class Axes:
         self.ylabel = words
         self.still = None
 
+    def numbers_at(self, x, y):
+        "The numbers at a place of the picture (pixels); None where it is not between the axes"
+        left, top, right, bottom = self.box
+        if not (left <= x <= right and top <= y <= bottom): return None
+        across = (x - left) / (right - left)
+        up = (bottom - y) / (bottom - top)
+        return tuple(low + share * (high - low) for share, (low, high) in zip((across, up), (self.xlim, self.ylim)))
+
     def get_xlim(self):
         return self.xlim
 

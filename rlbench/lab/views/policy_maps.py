@@ -131,7 +131,7 @@ class PolicyMap(ValueSurface):
 
     def told(self, val):
         "What is done at the cross, and what the colours mean, in words"
-        where = "here" if self.plane.others.follow.value else "at the cross"
+        where = self.where
         if self.discrete:
             return f"{self.names[int(val)]} {where}"
         low, high = self.picture.range

@@ -9,6 +9,7 @@ __all__ = ['MOST_STATES', 'layout_of', 'countable', 'Solution', 'Truth', 'Judgem
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #e327296a
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import gymnasium as gym
@@ -447,8 +448,10 @@ class SurfacePicture(Picture):
         self.ax = self.axes(xlabel=x, ylabel=y, right=BAR)
         [dots] = self.ax.plot([], [], ".", color="white", markersize=1.6, alpha=.5)
         [cross] = self.ax.plot([], [], "P", color="here", markersize=12)
+        [spot] = self.ax.plot([], [], "P", color="white", markersize=9)
         self.dots = self.add(dots, self.ax)
         self.cross = self.add(cross, self.ax)
+        self.spot = self.add(spot, self.ax)     # what was clicked
         self.range = None   # of the colours
 
     def colour(self, val): # (up, across)
@@ -480,7 +483,9 @@ class PlaneView(View):
         super().__init__(trainer, who)
         space = trainer.env.behaviours[who].observation_space
         self.plane = PlaneOfStates(space, self.changed, dimension_names(trainer.env, space))
-        self.widget = widgets.VBox([self.image, self.plane.widget])
+        self.here = FromHere(who, self.meant, lambda look: self.ask(look))
+        self.widget = widgets.VBox([self.image, self.plane.widget, self.here.widget])
+        self.image.on_click(lambda x, y: self.ask(partial(self.choose, x, y)))
         self.build()
 
     @property
@@ -491,12 +496,37 @@ class PlaneView(View):
         "A new picture for the dimensions that are chosen"
         self.axes = self.plane.axes
         self.picture = self.kind([self.plane.names[axis] for axis in self.axes])
+        self.spot = None        # (D,) the observation that was clicked; None: the cross is meant
+        self.here.clear()
 
     def begin(self, trainer):
         self.plane.begin()
         self.build()
 
+    def meant(self, trainer):
+        "The observation (D,) that was clicked, or the one at the cross"
+        if self.spot is not None: return self.spot
+        here = trainer.obs[self.who] if self.through is None else self.through
+        return self.plane.others.filled(here[0], self.axes)
+
+    def choose(self, x, y, trainer):
+        "A place of the picture (pixels) was clicked: what is seen there is meant; beside the plane the cross is again"
+        self.spot = None
+        found = self.picture.ax.numbers_at(x, y)
+        if found:
+            self.spot = self.meant(trainer).copy()
+            self.spot[self.axes] = found
+        self.here.clear()
+        self.draw(trainer, moving=False)
+
+    @property
+    def where(self):
+        "Which state the words are about"
+        if self.spot is not None: return "at the white cross"
+        return "here" if self.plane.others.follow.value else "at the cross"
+
     def changed(self, change):
+        self.spot = None
         self.ask(lambda trainer: self.draw(trainer, moving=False))
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #15c571a5
@@ -505,7 +535,8 @@ class ValueSurface(PlaneView):
     name = "values"
     title = "Value over two dimensions"
     help = ("colour: V, or the best action's Q, where all other dimensions stay as they are now, or where their "
-            "sliders are, and with what is remembered now; dots: stored states; cross: the current state")
+            "sliders are, and with what is remembered now; dots: stored states; cross: the current state. Click "
+            "a place to pin what is seen there, or to play on from it")
     stored = 300   # dots
     lately = 100   # of them while it moves
 
@@ -528,19 +559,19 @@ class ValueSurface(PlaneView):
         across, up = self.plane.few if moving else self.plane.cells
         cross = others.filled(here[0], axes)
         plane = plane_through(cross, axes, limits, (across, up))
-        val = self.thought(trainer, np.concatenate([cross[None], plane]))
+        val = self.thought(trainer, np.concatenate([self.meant(trainer)[None], plane]))
         picture = self.picture
         picture.colour(val[1:].reshape(up, across))
         picture.limits(picture.ax, *limits)
         picture.dots.set_data(*known[1:, axes].T)
         picture.cross.set_data(*here[:, axes].T)
+        picture.spot.set_data(*(np.zeros((0, 2)) if self.spot is None else self.spot[None, axes]).T)
         self.said = self.told(val[0])
         self.show(picture.draw(), moving)
 
     def told(self, val):
         "The value at the cross, and what the colours mean, in words"
-        where = "here" if self.plane.others.follow.value else "at the cross"
-        return f"value {where} {on_scale(float(val), *self.picture.range)}; {self.picture.ends()}"
+        return f"value {self.where} {on_scale(float(val), *self.picture.range)}; {self.picture.ends()}"
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #f2154ad5
 class ValueTrace(View):
