@@ -23,7 +23,7 @@ from ...envs.tabular import action_values, evaluate_policy, model_of, solve
 from ..pictures import widgets
 from ..pictures.components import StateGrid, reveal, styled
 from ..pictures.drawing import BAR, VIRIDIS, colour, draw_colour_bar, on_scale, short, span_of
-from ..pictures.figures import Picture, cover
+from ..pictures.figures import Picture, cover, numbers_at
 from .pins import FromHere
 from .views import View, answers, answers_now, state_values
 from ..pictures.worlds import Layout, best_marks, grid_image
@@ -512,7 +512,7 @@ class PlaneView(View):
     def choose(self, x, y, trainer):
         "A place of the picture (pixels) was clicked: what is seen there is meant; beside the plane the cross is again"
         self.spot = None
-        found = self.picture.ax.numbers_at(x, y)
+        found = numbers_at(self.picture.ax, x, y)
         if found:
             self.spot = self.meant(trainer).copy()
             self.spot[self.axes] = found
