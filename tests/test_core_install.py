@@ -15,7 +15,7 @@ wb = rlbench.Workbench("CartPole-v1", "ppo", driver="sync", **small)
 wb.step("iteration")
 cards = {card.view.name: card for card in wb.page.cards}
 assert not [name for name, card in cards.items() if card.broken]
-assert cards["frame"].view.text().startswith("observation")      # it is drawn from its state
+assert cards["frame"].view.text().startswith("cart position")      # it is drawn from its state
 assert wb.image()[1:4] == b"PNG"
 wb.close()
 

@@ -520,10 +520,10 @@ def test_each_button_says_why_not_where_the_environment_died(bench, tmp_path, mo
     eventually(lambda: wb.player.state == "failed" and "the motor is dead" in complaint(wb))
     for name in ("play", "step-event", "step-update", "learn"):
         part(wb, name).click()
-        eventually(lambda: complaint(wb).startswith(f"<b>{BROKEN_OFF}"))
+        eventually(lambda: complaint(wb).startswith(f"<b class='rl-problem'>{BROKEN_OFF}"))
         assert "Traceback" in complaint(wb) and "Failed: RuntimeError: the motor is dead" in status(wb)
         part(wb, "pause").click()
-        eventually(lambda: complaint(wb).startswith("<b>Failed: RuntimeError: the motor is dead"))
+        eventually(lambda: complaint(wb).startswith("<b class='rl-problem'>Failed: RuntimeError: the motor is dead"))
     with pytest.raises(BrokenOff):
         wb.play()
     part(wb, "path").value = str(tmp_path / "other.rlb")

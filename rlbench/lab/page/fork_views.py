@@ -171,7 +171,7 @@ class GridChoices(GridGap):
 
     @classmethod
     def fits(cls, trainer, who):
-        return countable(trainer.env.behaviours[who])
+        return countable(trainer.env.behaviours[who]) and surveyed(trainer, who)[0].states > 1
 
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #7d456d88
 class GapPicture(SurfacePicture):
@@ -260,7 +260,7 @@ class StoredGap(View):
 
     @classmethod
     def fits(cls, trainer, who):
-        mapped = GridGap.fits(trainer, who) or SurfaceGap.fits(trainer, who)
+        mapped = countable(trainer.env.behaviours[who]) or SurfaceGap.fits(trainer, who)
         if mapped or who not in trainer.learners: return False
         return answers_now(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
 

@@ -385,7 +385,9 @@ def gone(player, go):
 def put_where(player, tree):
     "At rest, where a snapshot was taken; nobody is compared with a run of which no way leads there"
     text = "# here the run was put where a snapshot had been taken: no line repeats that"
-    tree = snapshot(tree)
+    try: tree = snapshot(tree)
+    except TypeError as problem:
+        raise ValueError(f"rewind: expected what snapshot() gave: {problem}") from None
     def restore(trainer): trainer.restore(tree)
     for branch, *_ in player.timeline.path: branch.token = object()
     gone(player, lambda timeline: timeline.do(restore, text))
