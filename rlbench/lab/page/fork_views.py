@@ -261,7 +261,8 @@ class StoredGap(View):
     @classmethod
     def fits(cls, trainer, who):
         others = GridGap, SurfaceGap, BanditView
-        if any(view.fits(trainer, who) for view in others) or who not in trainer.learners: return False
+        if any(view.fits(trainer, who) for view in others) or who not in trainer.learners:
+            return False
         return answers_now(trainer.actors[who], "values", trainer.obs[who][:1]) is not None
 
     def draw(self, trainer, moving):
