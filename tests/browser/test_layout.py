@@ -21,7 +21,7 @@ CUT = """() => [...document.querySelectorAll('.rl-card.rl-fixed')].filter(card =
 GRID = "() => document.querySelector('.rl-image-frame svg').getBoundingClientRect().height"
 SIDE = """() => { const box = part => document.querySelector(part).getBoundingClientRect();
   const side = box('.rl-side'), views = box('.rl-views');
-  return {shown: side.width > 0, below: side.top >= views.bottom, left: side.left - views.left,
+  return {shown: side.width > 0, above: side.bottom <= views.top, left: side.left - views.left,
           spill: side.bottom - views.bottom, wide: views.width}; }"""
 WORDS = """() => [...document.querySelectorAll('.rl-views > .rl-card:not(.rl-away) .rl-pane text')]
   .filter(text => text.getClientRects().length && Number(text.getAttribute('font-size')) >= 10
@@ -123,7 +123,7 @@ def test_a_card_alone_in_its_row_is_filled_by_its_picture(lab):
     assert page.evaluate(FILL) > .9
 
 
-def test_the_side_is_no_longer_than_the_cards_and_below_them_where_there_is_no_room(lab):
+def test_the_side_is_no_longer_than_the_cards_and_above_them_where_there_is_no_room(lab):
     page = start(lab, CARTPOLE)
     for look in ("explore", "debug", "compare"):
         lab.ask(f"wb.look({look!r})")
@@ -131,7 +131,7 @@ def test_the_side_is_no_longer_than_the_cards_and_below_them_where_there_is_no_r
         assert side_box(page)["spill"] < 5, look
         page.set_viewport_size(dict(width=900, height=1000))
         side = side_box(page)
-        assert side["wide"] > 600 and (not side["shown"] or side["below"] and side["left"] < 20), look
+        assert side["wide"] > 600 and (not side["shown"] or side["above"] and side["left"] < 20), look
     forget(page)
 
 

@@ -101,7 +101,7 @@ def test_a_kernel_that_is_restarted_in_the_middle_leaves_a_whole_checkpoint(lab,
 
 
 SOON = """import rlbench.lab.time.rescue as rescue
-rescue.EVERY = 2.
+rescue.EVERY = 1.
 """
 
 

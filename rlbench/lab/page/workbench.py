@@ -127,12 +127,12 @@ class Workbench(Writing):
                  **settings):      # as for Trainer
         driver = usual_driver() if driver is None else driver
         super().__init__(Player(trainer_for(env, algo, settings), driver, budget=budget))
+        only_one(self, this_cell())         # before the page, which offers what that leaves
         self.views = views
         self.page = Page(self.player, views, look)
         self.player.screen = self.page
         if self.trainer is not env: self.player.own(self.trainer)
         self.player.ask(lambda: None)       # a first picture
-        only_one(self, this_cell())
 
     def fork(self, to=None, n=None, **changes):
         "A second workbench at the same place, or at an event as for `rewind`, with some settings changed"
