@@ -2,7 +2,7 @@
 import rlbench
 from rlbench.training.checkpoints import find_run
 from tests.browser.conftest import READY
-from tests.browser.test_workbench import CARTPOLE, counter, paused, start
+from tests.browser.test_workbench import CARTPOLE, counter, paused, shot, start
 
 
 def steps_in_kernel(lab):
@@ -135,5 +135,6 @@ def test_a_cell_that_is_run_again_offers_the_run_that_it_ended(lab):
     steps = counter(page, "steps")
     lab.run_all()
     page.locator(".rl-recover").wait_for()
+    shot(page, "offered")
     assert lab.ask("print(wb.recover().trainer.steps)") == str(steps)
     lab.leave()
