@@ -76,6 +76,16 @@ def test_a_page_is_known_by_its_folder(player, tmp_path, monkeypatch):
     assert page_key(player.trainer) != before
 
 
+def test_a_copy_that_another_kernel_took_away_meanwhile_is_not_offered(player, tmp_path):
+    kept = Rescue(player, tmp_path)
+    (tmp_path / f"{kept.key}-1-0.rlb").symlink_to(tmp_path / "gone")
+    assert kept.earlier == []
+    kept.moved = EVERY
+    player.step("step", 20)
+    kept.end()
+    assert kept.earlier == [kept.path] and not kept.why_not
+
+
 def test_large_memories_are_not_copied(player, tmp_path, monkeypatch):
     monkeypatch.setattr(rescue, "LARGEST_COPY", 10)
     kept = Rescue(player, tmp_path)
