@@ -16,21 +16,17 @@ SLAB = 32_768 # bytes
 
 def cuts_of(bits): # an array
     "Its bytes, cut into slabs; most arrays are one"
-    if bits.nbytes <= SLAB:
-        yield bits.tobytes()
-        return
+    if bits.nbytes <= SLAB: return [bits.tobytes()]
     data = np.ascontiguousarray(bits).reshape(-1).view(np.uint8)
-    for start in range(0, len(data), SLAB):
-        yield data[start:start + SLAB].tobytes()
+    return [data[start:start + SLAB].tobytes() for start in range(0, len(data), SLAB)]
 
 # %% ../../nbs/0_core/09_shelf.ipynb #8e0c61d2
 def slabs_of(bits,    # an array
              before): # slabs of what stood there before
     "An array cut into slabs; a slab that stood at the same place before is that one"
-    slabs = []
-    for i, slab in enumerate(cuts_of(bits)):
-        known = i < len(before) and before[i] == slab
-        slabs.append(before[i] if known else slab)
+    slabs = cuts_of(bits)
+    for i, (slab, known) in enumerate(zip(slabs, before)):
+        if slab == known: slabs[i] = known
     return slabs
 
 # %% ../../nbs/0_core/09_shelf.ipynb #5dc3599d

@@ -165,7 +165,10 @@ class RunState(RunNotes):
     @property
     def updates(self):
         "Steps on minibatches, of all who learn"
-        return sum([learner.updates for learner in self.learners.values()])   # asked at every event
+        made = 0
+        for learner in self.learners.values():            # asked at every event: quicker than sum
+            made += learner.updates
+        return made
 
     @property
     def owed(self):

@@ -47,7 +47,9 @@ def hidden_line(name):
 # %% ../../../nbs/8_lab/5_page/14_fields.ipynb #e93c1879
 def say(line, words):
     "Show words in a line; without words it is hidden"
-    line.value = html.escape(words)
+    shown = html.escape(words)
+    if line.value == shown: return
+    line.value = shown
     reveal(line, words)
 
 # %% ../../../nbs/8_lab/5_page/14_fields.ipynb #b7a01eb3

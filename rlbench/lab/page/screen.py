@@ -15,7 +15,7 @@ from ..pictures import widgets
 from ..pictures.components import Pane, TransitionTable, close_widgets, send_together, styled
 from ..pictures.drawing import compose
 from ..time.owner import Blank
-from ...training.rule import STEP_MARKS, UPDATE_MARKS
+from ...training.rule import MARKS, STEP_MARKS, UPDATE_MARKS
 
 # %% ../../../nbs/8_lab/5_page/10_screen.ipynb #d5a20004
 def title_html(view):
@@ -113,7 +113,8 @@ class Board(Blank):
         "These cards from now on"
         self.cards = cards
         self.aside = aside
-        self.notes = {marks: notes_of(self.held, marks) for marks in STEP_MARKS + UPDATE_MARKS}
+        self.notes = {marks: [self.note_apart] for marks in MARKS}
+        self.notes |= {marks: notes_of(self.held, marks) for marks in STEP_MARKS + UPDATE_MARKS}
 
     @property
     def held(self):
@@ -128,8 +129,11 @@ class Board(Blank):
         "A view has failed; a board with a place for such news says it there"
 
     def note(self, trainer, event):
-        for one in event.apart:
-            for listen in self.notes[one.marks]: listen(trainer, one)
+        for listen in self.notes[event.marks]: listen(trainer, event)
+
+    def note_apart(self, trainer, event):
+        "A step and an update at once: views hear of one after the other"
+        for one in event.apart: self.note(trainer, one)
 
     def on_page(self):
         "Those that a person sees, in their order"

@@ -35,6 +35,7 @@ def styled(widget, *names):
 # %% ../../../nbs/8_lab/1_pictures/15_components.ipynb #dca9427b
 def mark(widget, name, on):
     "Give a widget a class, or take it away"
+    if bool(on) == (name in widget._dom_classes): return
     if on: widget.add_class(name)
     else: widget.remove_class(name)
 

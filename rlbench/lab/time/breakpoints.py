@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COUNTS', 'ALIASES', 'OF_EPISODE', 'OF_GROUP', 'HEARD_OF', 'KEPT', 'names_for', 'looked_up', 'hit_words', 'marks_with',
-           'is_silent', 'limit', 'limit_in', 'Holds', 'HoldsOfEach', 'all_finite', 'is_finite_step', 'is_finite_group',
+           'limit', 'limit_in', 'Holds', 'HoldsOfEach', 'all_finite', 'is_finite_step', 'is_finite_group',
            'spoilt_cells', 'spoilt_weights', 'NotANumber', 'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c0a37286
@@ -12,6 +12,7 @@ import ast
 import operator
 import warnings
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from typing import NamedTuple
 
@@ -123,10 +124,6 @@ def marks_with(names,
     if set(found).intersection(known): return found
     raise ValueError(f"no event tells of {' and of '.join(names)} at once; make a breakpoint of each")
 
-def is_silent(event, name):
-    "Whether an event without a column of a name surely says nothing of it"
-    return name not in COUNTS and event.kind == "collect"
-
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #2bb56f6c
 KEPT = {ast.Gt: ("max", operator.le), ast.GtE: ("max", operator.lt),
         ast.Lt: ("min", operator.ge), ast.LtE: ("min", operator.gt)}
@@ -135,10 +132,11 @@ def limit(name, end, within, number): # end: the smallest or the largest of a co
     "is_kept(event): whether no row of a column is beyond a number, as far as one look can tell"
     end = operator.methodcaller(end)
     single = torch.tensor(number, dtype=torch.float32).item()       # silent where it is too large, unlike numpy
+    counted = name in COUNTS
 
     def is_kept(event):
         column = event.data.get(name)
-        if column is None: return is_silent(event, name)
+        if column is None: return event.kind == "collect" and not counted
         try: outmost = end(column)
         except (AttributeError, RuntimeError, TypeError, ValueError):
             return False                                  # nested, or without a row
@@ -235,14 +233,15 @@ def all_finite(column):
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #99d49f01
 def is_finite_step(row):
     "Whether actions, rewards (N,) and observations are finite; asked at every step, so quickly where they are arrays"
-    rew = row.get("rew")                                  # quicker than by Batch's own ways
+    act = row.get("act")                                  # quicker than by Batch's own ways
+    rew = row.get("rew")
     obs = row.get("next_obs")
-    if not all_finite(row.get("act")): return False
-    if type(obs) is np.ndarray and obs.dtype.kind == "f":
+    plain = type(act) is type(obs) is np.ndarray
+    if plain and act.dtype.kind == "i" and obs.dtype.kind == "f":
         flat = obs.ravel("K")                             # as it lies in memory
         if isfinite(np.vdot(rew, rew)) and isfinite(np.vdot(flat, flat)):
             return True
-    return all_finite(rew) and all_finite(obs)
+    return all_finite(act) and all_finite(rew) and all_finite(obs)
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #7ea89039
 def is_finite_group(group): # of a learner
@@ -396,16 +395,16 @@ def warned(unsure, trainer):
     return []
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #a1f23230
-def asked_once(holds, trainer, event):
-    "What a condition says of an event, in words; nothing where it does not hold"
-    return holds(trainer, event)
-
 def asked_of_both(holds, trainer, event):
-    "The same of who learns as it acts: an expression is asked of the step, of the update, and of both together"
-    if isinstance(holds, (Says, Prefers)): return holds(trainer, event)
+    "Of who learns as it acts, an expression is asked of the step, of the update, and of both together"
     asked = event.apart if isinstance(holds, NotANumber) else (*event.apart, event)
     answers = (holds(trainer, one) for one in asked)
     return next(filter(None, answers), "")
+
+def asking(holds, marks):
+    "ask(trainer, event): a condition, asked of events with such marks"
+    apart = marks not in STEP_MARKS + UPDATE_MARKS
+    return partial(asked_of_both, holds) if apart and not isinstance(holds, (Says, Prefers)) else holds
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #985a74fe
 class Breakpoints:
@@ -422,7 +421,7 @@ class Breakpoints:
         self.hearing = {marks: [] for marks in MARKS}
         for number, holds in self.conditions.items():
             for marks in holds.hears:
-                self.hearing[marks].append((number, holds))
+                self.hearing[marks].append((number, asking(holds, marks)))
 
     def add(self, what, trainer):
         "Stop where this holds from now on -> its number"
@@ -449,13 +448,13 @@ class Breakpoints:
     def look(self, trainer, event):
         "The first that an event hits, as a Hit, or None"
         if self.unsure: self.unsure = warned(self.unsure, trainer)
-        ask = asked_of_both if event.steps and event.kind == "learn" else asked_once
         struck = []
-        for number, holds in self.hearing[event.marks]:
-            try: words = ask(holds, trainer, event)
+        for number, ask in self.hearing[event.marks]:
+            try: words = ask(trainer, event)
             except Exception as problem:                  # of an expression, or of anybody's function
+                text = self.conditions[number].text
                 self.drop(number)
-                why = problem if isinstance(problem, BadExpression) else f"{holds.text}: {problem!r}"
+                why = problem if isinstance(problem, BadExpression) else f"{text}: {problem!r}"
                 raise BadExpression(f"breakpoint {number} is dropped: {why}") from problem
             if words: struck.append(self.struck(number, words))
         return struck[0]._replace(also=tuple(struck[1:])) if struck else None

@@ -373,7 +373,7 @@ class Owner(Motion):
     def once(self):
         "One event, and what it completes"
         try:
-            event = next_event(self.trainer)
+            event = self.trainer.whole_event() or next_event(self.trainer)
             if event is None: return self.stop("done")
             self.event = event
             self.count += 1

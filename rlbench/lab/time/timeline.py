@@ -253,11 +253,9 @@ class Album:
 
     @property
     def due(self):
-        "Whether it is time for the next one; the processor's clock takes long to read, so seldom"
-        now = perf_counter()
-        if now < self.next_at: return False
+        "Asked when the clock says so: whether it is time for the next one by the processor's, which takes long to read"
         missing = self.next_after - process_time()
-        if missing > 0: self.next_at = now + missing
+        if missing > 0: self.next_at = perf_counter() + missing
         return missing <= 0
 
     @property
@@ -385,7 +383,9 @@ class Chronicle(Trail):
         if not self.leads: self.look_ahead()
         self.at += 1
         if strayed: self.look()
-        elif self.leads: self.lengthen(event)
+        elif self.leads:
+            self.branch.marks.append(BITS_OF[event.marks])
+            if perf_counter() >= self.album.next_at: self.keep()
         else: self.find_front()
 
     def look_ahead(self):
@@ -393,11 +393,9 @@ class Chronicle(Trail):
         if self.visiting or self.ahead and self.ahead.at == self.at:
             self.begin(self.branch)
 
-    def lengthen(self, event):
-        "The branch is longer by an event"
-        self.branch.marks.append(BITS_OF[event.marks])
-        if not self.album.due: return
-        self.album.keep(self.trainer, self.branch, self.at)
+    def keep(self):
+        "A snapshot of the present, if it is time for one"
+        if self.album.due: self.album.keep(self.trainer, self.branch, self.at)
         thin(self.album, self.branches, self.at)
 
     @property
