@@ -607,4 +607,4 @@ def test_parts_of_actions_are_filtered_by_the_names_that_are_offered():
     for name in names: rows_where(trainer.learner, f"isfinite({name})")
     rows = rows_where(trainer.learner, "act[1] == 2 and obs.a[0] > 0")
     held = memory.gather(rows)
-    assert len(rows) and (held.act[1] == 2).all() and (held.obs.a[:, 0] > 0).all()
+    assert len(rows) and (held.act["1"] == 2).all() and (held.obs.a[:, 0] > 0).all()
