@@ -6,8 +6,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from scipy import optimize as optimise
 
 import rlbench
+from rlbench.algos.r2d2 import q_along
 from rlbench.core.batch import Batch
 from rlbench.core.state import same
 from rlbench.envs.env import EnvProblem
@@ -572,10 +574,36 @@ def test_who_remembers_has_values_before_and_after():
     assert "of the error" in account.line(0)
 
 
-def test_a_target_without_terms_is_told_once():
-    account, _ = next_account("r2d2", "CartPole-v1", 3, learning_starts=100, batch_size=4, hidden=(8,))
-    assert f"has the target {account.rows.target[0]:.4g}; now" in account.line(0)
-    assert "its targets are on a scale of their own" in str(account)
+@pytest.mark.parametrize("n_step, burn_in", [(1, 0), (3, 4)])
+def test_r2d2_by_hand(n_step, burn_in):
+    how = dict(n_step=n_step, burn_in=burn_in, sequence_length=6, gamma=.9, learning_starts=100, batch_size=4)
+    account, learner = next_account("r2d2", "CartPole-v1", 3, hidden=(8,), **how)
+    batch, rows = account.last.batch, account.rows
+    obs = torch.cat([batch.obs[:1], batch.next_obs])
+    with torch.no_grad():
+        chosen, judged = (q_along(account.nets[name], obs, batch.carry[0], burn_in, batch.burn.any(0))[1:]
+                          for name in ("q", "target"))
+    best = judged.gather(-1, chosen.argmax(-1, keepdim=True)).squeeze(-1)
+    longest = 0
+    for i, row in enumerate(rows.row):
+        t, b = divmod(int(row), batch.rew.shape[1])
+        paid = []
+        while True:
+            paid.append(float(batch.rew[t, b]))
+            over = bool(batch.term[t, b] | batch.trunc[t, b])
+            if over or len(paid) == n_step or t + 1 == len(batch.rew) or not batch.valid[t + 1, b]: break
+            t += 1
+        y = float(best[t, b])           # on the scale that is learned: h(x) = sign(x) (sqrt(|x| + 1) - 1) + .001 x
+        plain = optimise.brentq(lambda x: np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + .001 * x - y, -1e4, 1e4)
+        left = 0. if batch.term[t, b] else .9 ** len(paid)
+        whole = sum(.9**k * rew for k, rew in enumerate(paid)) + left * plain
+        assert rows.paid[i] == pytest.approx(sum(.9**k * rew for k, rew in enumerate(paid)))
+        assert rows.discount[i] == pytest.approx(left, abs=1e-6) and account.rewards[i] == paid
+        assert not left or rows.follows[i] == pytest.approx(plain, abs=1e-3)
+        assert rows.target[i] == pytest.approx(np.sign(whole) * (np.sqrt(abs(whole) + 1) - 1) + .001 * whole, abs=1e-5)
+        longest = max(longest, len(paid))
+    assert longest == n_step and "has the target h(1" in account.line(0)
+    assert "its targets are on a scale of their own, h(x)" in str(account) and "r " in account.diagram(0).edges[0][0]
 
 
 def test_nothing_is_told_as_minus_0():

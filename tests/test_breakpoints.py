@@ -1,4 +1,5 @@
 "A run stops at the event at which a condition holds, and says why"
+import re
 import warnings
 from dataclasses import dataclass
 from itertools import product
@@ -16,9 +17,11 @@ from rlbench.envs.env import EnvProblem
 from rlbench.lab.time.breakpoints import Breakpoints, Prefers, limit_in, names_for
 from rlbench.lab.time.expressions import BadExpression, Expression
 from rlbench.lab.time.not_finite import cause
+from rlbench.lab.time.player import Player
 from rlbench.lab.time.timeline import Timeline
 from rlbench.training.learner import NotFinite
 from rlbench.training.trainer import Trainer
+from tests.cases import ONE_EACH, Case
 from tests.test_workbench import bench                                                  # noqa: F401
 
 REPLAY = dict(seed=0, learning_starts=20, batch_size=8)
@@ -566,3 +569,62 @@ def test_a_function_that_fails_is_named_and_dropped_and_the_run_goes_on(bench): 
         wb.step("event", 5)
     wb.step("event", 5)
     assert wb.player.at == 6 and not wb.breakpoints.conditions
+
+
+# ---- the first number that is not finite, of every algorithm with networks
+
+NUMBERED = Case("bc", "Pendulum-v1")        # of counted actions it tells no number too large to be one
+NETWORKED = [NUMBERED if case.algo == "bc" else case for case in ONE_EACH if hasattr(case.cls, "hidden")]
+OPERATION = r"First: \w+ in (the (gradient of )?(loss|step of)|[a-z_]+[.\w]*[,;])"
+
+
+def said_after(case, spoil):
+    "What is said of the first number that is none, where somebody spoils a run that has just learned"
+    player = Player(case.begun(), "sync")
+    player.call(spoil).result()
+    player.step("event", 400).result()
+    assert isinstance(player.problem, NotFinite), player.problem
+    return str(player.problem)
+
+
+def weights_that_run_away(trainer):
+    with torch.no_grad():
+        for name, weight in trainer.learner.nets.named_parameters():
+            if weight.ndim > 1: weight.mul_(1e30)
+
+
+def rewards_that_are_none(trainer):
+    trainer.learner.memory.places["rew"][:] = np.nan
+
+
+@pytest.mark.parametrize("case", NETWORKED, ids=str)
+def test_layer_and_operation_are_named_whatever_the_algorithm(case):
+    assert re.search(OPERATION, said_after(case, weights_that_run_away))
+
+
+KEPT = [case for case in NETWORKED if (case.cls.replays or case.cls.offline) and "rew" in case.cls.reads]
+
+
+@pytest.mark.parametrize("case", KEPT, ids=str)
+def test_rows_that_somebody_spoilt_are_named_whatever_the_algorithm(case):
+    assert re.search("First: the (minibatch|memory).*rew (in|hold nan in) row", said_after(case, rewards_that_are_none))
+
+
+@pytest.mark.parametrize("case", [case for case in NETWORKED if not case.cls.update], ids=str)
+def test_an_operation_of_the_loss_is_named_whatever_the_algorithm(case):
+    def losses(algo, nets, batch):
+        for group, loss, named in case.cls.losses(algo, nets, batch):
+            yield group, loss + (loss * 0).log(), named
+
+    trainer = case.trainer()
+    trainer.until(lambda event: event.kind == "process" and trainer.learner.todo)
+    trainer.learner.algo = copied_as(trainer.learner.algo, losses)
+    assert str(cause(trainer.learner)).startswith("log in the loss")
+
+
+def copied_as(algo, losses):
+    "The same algorithm with other losses"
+    kind = type(algo)
+    twin = object.__new__(type(kind.__name__, (kind,), dict(losses=losses)))
+    twin.__dict__.update(vars(algo))
+    return twin

@@ -17,7 +17,7 @@ from rlbench.buffers.surgery import copy_rows, cut_rows, put_rows
 from rlbench.core.batch import Batch, as_numpy, each
 from rlbench.core.state import FileProblem, same
 from rlbench.lab.pictures.components import as_page, is_revealed
-from rlbench.lab.hands.filters import rows_where
+from rlbench.lab.hands.filters import names_of_rows, rows_where
 from rlbench.lab.hands.next_draws import drawn_now
 from rlbench.lab.hands.uses import uses_of
 from rlbench.lab.page.workbench import Workbench
@@ -27,6 +27,7 @@ from rlbench.training.learner import acted_by_hand
 from rlbench.training.surgery import delete_rows, duplicate_rows, inject_rows, prioritise_rows
 from rlbench.training.trainer import Trainer, load
 from tests.cases import CASES, differs
+from tests.test_breakpoints import InParts
 from tests.test_buffers import fill, row_at
 
 def operable():
@@ -595,3 +596,15 @@ def test_the_bar_is_there_when_rows_are_meant_and_operates_on_them():
     view.wanted(5)
     assert "why is it drawn?" in view.why.value
     wb.close()
+
+
+def test_parts_of_actions_are_filtered_by_the_names_that_are_offered():
+    trainer = Trainer(InParts, "ppo", num_envs=2, n_steps=8, batch_size=8, seed=0)
+    trainer.run(steps=12)
+    memory = trainer.learner.memory
+    names = names_of_rows(memory)
+    assert {"act[0]", "act[1]", "obs.b"} <= {*names}
+    for name in names: rows_where(trainer.learner, f"isfinite({name})")
+    rows = rows_where(trainer.learner, "act[1] == 2 and obs.a[0] > 0")
+    held = memory.gather(rows)
+    assert len(rows) and (held.act["1"] == 2).all() and (held.obs.a[:, 0] > 0).all()

@@ -2,6 +2,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 from rlbench.algos.algorithm import algorithms
 from rlbench.algos.questions import backup_diagram, eligibility, learned_model, most_urgent, return_distribution
@@ -20,9 +21,10 @@ from rlbench.lab.views.kept_views import MomentsView, UnitView, WeightTracesView
 from rlbench.lab.views.return_views import ReturnsView
 from rlbench.lab.pictures.scene import Words, width_of
 from rlbench.lab.views.updates import GradientView, TargetsView, UpdateView, target_terms
-from rlbench.lab.views.value_views import GridValues, ValueSurface, ValueTrace
-from rlbench.lab.views.views import ActionBars, EnvFrame, LearningCurve
+from rlbench.lab.views.value_views import GridValues, ValueSurface, ValueTrace, value_sensitivity, value_slice
+from rlbench.lab.views.views import ActionBars, EnvFrame, LearningCurve, state_values
 from rlbench.training.trainer import Trainer
+from tests.cases import Case
 from tests.conftest import small
 
 ALWAYS = {"curve", "update", "targets", "buffer"}
@@ -469,3 +471,78 @@ def test_an_environment_that_fails_without_words_gets_some():
     frame = EnvFrame(trainer, "agent")
     frame.draw(trainer, moving=False)
     assert "AssertionError: it gives no reason; was the environment made with render_mode" in frame.text()
+
+
+# ---- a slice through what is thought of states, by a method
+
+class Rings(gym.Env):
+    "Twenty numbers, of which the value of the policy's network is made to depend on three"
+    observation_space = gym.spaces.Box(-1, 1, (20,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.low * 0 + self.np_random.uniform(-1, 1, 20).astype(np.float32), {}
+
+    def step(self, act):
+        return self.np_random.uniform(-1, 1, 20).astype(np.float32), 0., False, bool(self.np_random.random() < .1), {}
+
+
+def ringed():
+    "A run whose values depend on 5, on 11 and, most of all, on 17"
+    trainer = Trainer(Rings, "ppo", seed=0, num_envs=2, n_steps=32, normalize_obs=False, hidden=(4,))
+    trainer.until("step", 40)
+    first = next(weight for name, weight in trainer.learner.nets.value.named_parameters() if weight.ndim == 2)
+    with torch.no_grad():
+        heights = torch.zeros(20)
+        heights[[5, 11, 17]] = torch.tensor([.3, .1, 1.])
+        first.copy_(first.abs().amax() * heights.expand_as(first))
+    trainer.actors["agent"].look()
+    return trainer
+
+
+def test_a_slice_holds_what_the_sliders_hold():
+    trainer = ringed()
+    cut = value_slice(trainer, "obs 17", 5, at={"obs 11": .5, 3: -1}, cells=(7, 4))
+    rows = np.repeat(trainer.obs["agent"][:1], 28, 0)
+    rows[:, 17] = np.tile(cut.x, 4)
+    rows[:, 5] = np.repeat(cut.y, 7)
+    rows[:, [11, 3]] = .5, -1
+    assert np.allclose(cut.val.ravel(), state_values(trainer.actors["agent"], rows), atol=1e-5)
+    assert cut.names == ["obs 17", "obs 5"] and cut.val.shape == (4, 7) and cut._repr_png_()[:4] == b"\x89PNG"
+
+
+def test_the_dimensions_that_matter_come_first():
+    found = value_sensitivity(ringed())
+    assert list(found)[:3] == ["obs 17", "obs 5", "obs 11"] and not any(list(found.values())[3:])
+
+
+def test_a_map_of_many_dimensions_has_sliders_for_those_that_matter_and_for_those_that_are_asked_for():
+    trainer = ringed()
+    view = ValueSurface(trainer, "agent")
+    view.draw(trainer, moving=False)
+    others = view.plane.others
+    assert is_revealed(others.widget) and is_revealed(others.more) and not others.sliders
+    as_page(others.follow, value=False)
+    assert list(others.sliders)[:3] == [17, 5, 11] and len(others.sliders) == others.first
+    as_page(others.more, index=10)          # "another slider" comes first
+    assert 9 in others.sliders and others.sliders[9].value == pytest.approx(trainer.obs["agent"][0, 9])
+    as_page(others.sliders[17], value=.25)
+    held = trainer.obs["agent"][:1].copy()
+    held[0, 17] = .25
+    told = state_values(trainer.actors["agent"], held)[0]
+    assert float(view.text().split(";")[0].split()[-1]) == pytest.approx(told, abs=.01)
+    as_page(others.follow, value=True)
+    assert view.text().startswith("value here")
+
+
+def test_who_has_no_slice_says_why():
+    silent = Case("bc", "CartPole-v1").trainer()
+    for trainer, words in ((silent, "bc has no values of states"),
+                           (Trainer("FrozenLake-v1", "qlearning"), "agent observes Discrete.16.: expected a Box")):
+        for ask in (value_slice, value_sensitivity):
+            with pytest.raises(ValueError, match=words): ask(trainer)
+    for wrong, words in ((dict(across=17, up="obs 17"), "across and up are both obs 17"),
+                         (dict(across="obs 71"), "unknown dimension 'obs 71'"), (dict(cells=9), "expected two counts"),
+                         (dict(at={"obs 3": np.nan}), "at: obs 3 = nan: expected a number")):
+        with pytest.raises(ValueError, match=words): value_slice(ringed(), **wrong)

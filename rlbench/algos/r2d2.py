@@ -169,6 +169,13 @@ class R2D2(FromStretches, R2D2Settings):
         ends = batch.term, batch.trunc, self.gamma, self.n_step, batch.valid
         return rescale(n_step_return(batch.rew, unscale(best), *ends))
 
+    def terms(self, batch): # columns (T, B)
+        "(rewards in a target, their discounted sum, discount of what follows) (T, B), on the plain scale"
+        ends = batch.term, batch.trunc
+        one = torch.ones_like(batch.rew)
+        def sums(rew, after, gamma): return n_step_return(rew, after, *ends, gamma, self.n_step, batch.valid)
+        return sums(one, 0 * one, 1.), sums(batch.rew, 0 * one, self.gamma), sums(0 * one, one, self.gamma)
+
     def losses(self, nets, batch): # columns (T, B, ...)
         obs = one_more(batch.obs, batch.next_obs)
         along = obs, batch.carry[0], self.burn_in, batch.burn.any(0)

@@ -84,7 +84,7 @@ def neighbours(place, atoms):
     "The atom below each place, by number, and the share of the way to the next one at which it lies; both (B, K)"
     last = len(atoms) - 1
     at = ((place - atoms[0]) / (atoms[-1] - atoms[0]) * last).clamp(0, last)
-    below = at.floor().clamp(max=last - 1)
+    below = at.floor().clamp(max=last - 1).nan_to_num()  # what is no number stays none in the share alone
     return below.long(), at - below
 
 # %% ../../nbs/3_buffers/32_off_policy.ipynb #ff1bf3ab

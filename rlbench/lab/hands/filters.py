@@ -8,11 +8,10 @@ __all__ = ['BESIDE', 'names_of_rows', 'asked_of_rows', 'rows_where']
 # %% ../../../nbs/8_lab/4_hands/10_filters.ipynb #21d2277e
 import numpy as np
 
-from ...buffers.datasets import get_column
 from ...core.batch import columns
 from ...core.words import NAMES
-from ..time.breakpoints import ALIASES
-from ..time.expressions import Expression
+from ..time.breakpoints import ALIASES, column_called
+from ..time.expressions import Expression, spelt
 from ..views.inspect import errors_of, newest_first
 from ...training.learner import acted_by_hand
 
@@ -28,7 +27,7 @@ BESIDE = dict(
 def names_of_rows(memory):
     "What an expression may ask of the rows of a memory"
     stored = memory.gather(newest_first(memory)[:1]) if len(memory) else {}
-    known = [*(name for name, _ in columns(stored)), *BESIDE]
+    known = [*(spelt(name) for name, _ in columns(stored)), *BESIDE]
     return [*known, *(alias for alias, name in ALIASES.items() if name in known)]
 
 # %% ../../../nbs/8_lab/4_hands/10_filters.ipynb #944d892f
@@ -41,7 +40,7 @@ def asked_of_rows(learner, rows, name):
     if name == "env": return memory.env_of(rows)
     if name == "row": return rows
     if name in memory.places: return memory.places[name][rows]
-    return get_column(memory.gather(rows), name)          # in parts, or in stacks
+    return column_called(memory.gather(rows), name)       # in parts, or in stacks
 
 # %% ../../../nbs/8_lab/4_hands/10_filters.ipynb #39771eee
 def rows_where(learner, text):

@@ -52,6 +52,7 @@ class UntilParted:
         self.before = 0         # events before both were one since which they were not
         self.parted = None      # the first (event, event) that differ
         self.lost = False       # whether the run went on without being compared
+        self.left = False       # whether that was on another way, which is known
         self.waits = 0          # events that the run has to go before the fork goes on
         self.stood = None       # where both were after the last steps; None: wherever somebody put them
 
@@ -60,8 +61,9 @@ class UntilParted:
         self.events = max(events, 0)
         self.before = max(-events, 0)
 
-    def lose(self, kept): # events since both were one that are still on the way of both
+    def lose(self, kept, left=False): # events since both were one that are still on the way of both
         "One of them went on, or elsewhere, without the other"
+        self.left = left
         if kept <= self.events - self.before:
             self.count(kept)
             self.parted = None                            # they did so on another way

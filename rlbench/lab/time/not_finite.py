@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['is_wrong', 'floats_in', 'wrong_rows', 'FirstWrong', 'some_of', 'extremes', 'Witness', 'wrong_weights',
-           'wrong_columns', 'wrong_numbers', 'left_alone', 'watched', 'wrong_kept', 'watched_event', 'cause']
+           'wrong_columns', 'wrong_numbers', 'left_alone', 'watched', 'watched_update', 'wrong_kept', 'watched_event',
+           'cause']
 
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #e2a08e3c
 import contextlib
@@ -156,7 +157,7 @@ def stepped(learner, name): # a group
 
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #754bc26b
 def watched(learner, batch):
-    "FirstWrong of an update: of its losses, of their gradients, of its steps; None where there is none"
+    "FirstWrong of losses, of their gradients, of steps down them; None where there is none"
     nets = learner.nets
     witness = Witness(nets, len(batch))
     moving = [weight for weight in nets.parameters() if weight.requires_grad]    # those of a target do not
@@ -171,6 +172,14 @@ def watched(learner, batch):
             if witness.first:
                 return replace(witness.first, layer=stepped(learner, group))
             witness.step = ""
+    return witness.first
+
+# %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #f8c6ef63
+def watched_update(learner, batch):
+    "FirstWrong of an update that an algorithm makes by itself, as streaming ones do"
+    witness = Witness(learner.nets, len(batch))
+    with contextlib.closing(witness), left_alone(learner), torch.enable_grad(), witness:
+        learner.algo.update(learner.nets, batch)
     return witness.first
 
 # %% ../../../nbs/8_lab/3_time/15_not_finite.ipynb #623631e8
@@ -206,5 +215,5 @@ def cause(learner):
     told = [f"{name} in {some_of(rows)}" for name, rows in wrong_columns(batch).items()]
     if told:
         return f"the minibatch of {len(batch)} rows had it already: {'; '.join(told)}"
-    first = None if learner.algo.update else watched(learner, batch)
+    first = watched_update(learner, batch) if learner.algo.update else watched(learner, batch)
     return str(first or "")

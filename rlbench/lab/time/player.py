@@ -505,8 +505,8 @@ def why_after(timeline, at):
     try:
         with contextlib.closing(timeline.twin(branch.path(at, done))) as twin:
             return why_next(twin)
-    except ASTRAY:
-        return None
+    except ConfigError as problem: return str(problem)    # a memory that was given is looked at again
+    except ASTRAY: return None
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #ae5cb5c6
 def made_at(timeline):
@@ -519,10 +519,23 @@ def made_at(timeline):
         if len(found): return root_of(timeline.path).since + int(found[-1])
     return timeline.at
 
+def taken_at(timeline):
+    "Where the run stood before each oldest row of a memory was taken that holds a number which is none"
+    steps = np.flatnonzero(marks_on(timeline.path) & UNIT_BITS["step"])
+    for learner in timeline.trainer.learners.values():
+        memory = learner.memory
+        rows = np.array(sum(wrong_columns(memory.places or {}).values(), []), int)
+        ages = memory.age(rows)[memory.age(rows) < memory.sizes[memory.env_of(rows)]] if len(rows) else rows
+        if 0 < len(ages) and max(ages) < len(steps):
+            yield root_of(timeline.path).since + int(steps[-1 - max(ages)])
+
 def told_first(timeline, upto): # events
     "What made the first number that is none, and the way back to before it, in words"
     at = min(made_at(timeline), upto)
-    found = why_after(timeline, at) or why_after(timeline, upto)
+    for one in (*(taken for taken in taken_at(timeline) if taken < at), at, upto):
+        found = why_after(timeline, one)
+        if found: break
+    at = min(one, at)
     return "" if found is None else ". " + f"First: {found}; " * bool(found) + f"rewind({at}) leads to before it"
 
 def tell_cause(timeline, problem):

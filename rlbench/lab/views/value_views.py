@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['MOST_STATES', 'layout_of', 'countable', 'Solution', 'Truth', 'Judgement', 'judged_states', 'state_text', 'GridValues',
-           'newest_obs', 'is_vector', 'dimension_names', 'OtherDimensions', 'PlaneOfStates', 'PlaneView',
-           'ValueSurface', 'ValueTrace']
+           'newest_obs', 'is_vector', 'dimension_names', 'OtherDimensions', 'PlaneOfStates', 'ValueSlice',
+           'value_slice', 'value_sensitivity', 'PlaneView', 'ValueSurface', 'ValueTrace']
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #e327296a
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ import numpy as np
 from PIL import Image
 
 from ...core.batch import each
+from ...core.settings import fits, whole_number
+from ...core.words import unknown
 from ...envs.actions import action_names
 from ...envs.observations import observation_names, with_unit
 from ...envs.tabular import action_values, evaluate_policy, model_of, solve
@@ -25,8 +27,10 @@ from ..pictures.components import StateGrid, reveal, styled
 from ..pictures.drawing import BAR, VIRIDIS, colour, draw_colour_bar, on_scale, short, span_of
 from ..pictures.figures import Picture, cover, numbers_at
 from .pins import FromHere
+from .rollouts import state_meant
 from .views import View, answers, answers_now, state_values
 from ..pictures.worlds import Layout, best_marks, grid_image
+from ...training.visits import chosen_one
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #9457c56c
 def shape_of_world(raw, n):
@@ -289,6 +293,15 @@ def least_widths(space):
     wide = space.high.astype(float) - space.low
     return np.where(wide < 2e6, wide / 10, .2)
 
+# %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #0cd02e00
+def limits_that_hold(known, space, before): # (n, D), a Box, [(from, to) or None] of each dimension
+    "[(from, to)] of each dimension that hold these observations, within the space"
+    found = []
+    for i, least in enumerate(least_widths(space)):
+        low, high = cover(before[i], *span_of(known[:, i]), least=least)
+        found.append((max(low, float(space.low[i])), min(high, float(space.high[i]))))
+    return found
+
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #b9bc3166
 def plane_through(here,   # (D,) observation
                   axes,   # the two dimensions that vary
@@ -333,43 +346,37 @@ def stretch(slider, low, high):
     slider.max = high
     slider.step = (high - low) / 100
 
+# %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #91b8bfd2
+def sensitivities(ask,   # ask((n, D)) -> (n,) what is thought of observations
+                  rows): # (n, D) some that were seen
+    "(D,) by how much the answer changes on average while one dimension goes from its lowest to its highest tenth"
+    rows = rows[-32:]
+    changes = []
+    for i, (low, high) in enumerate(np.quantile(rows, (.1, .9), axis=0).T):
+        both = np.concatenate([rows, rows])
+        both[:, i] = np.repeat([low, high], len(rows))
+        below, above = np.split(ask(both), 2)
+        changes.append(np.abs(above - below).mean())
+    return np.array(changes)
+
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #821ba403
-class OtherDimensions:
-    "A switch that keeps the dimensions that a plane does not show where the run is; off, each has a slider"
-    most = 12       # dimensions; where there are more all stay where the run is
+class DimensionSliders:
+    "Sliders of some dimensions, which stand where the run is until somebody moves them"
 
-    def __init__(self, names, changed):
-        self.changed = changed
+    def __init__(self, names):
+        self.names = names
         self.telling = False        # we move them, and nobody else
-        tip = "on: dimensions that are not shown stay where the run is; off: where their sliders are"
-        follow = widgets.Checkbox(value=True, indent=False, description="others as they are now", tooltip=tip)
-        self.follow = styled(follow, "rl-follow")
-        self.sliders = [self.slider(*one) for one in enumerate(names)] if len(names) <= self.most else []
-        for one in (self.follow, *self.sliders):
-            one.observe(self.turned, "value")
-        self.widget = styled(widgets.HBox([self.follow, *self.sliders]), "rl-row", "rl-others")
+        self.sliders = {}           # by dimension
+        self.fresh = set()          # of those that stand nowhere yet
 
-    def slider(self, place, name):
+    def slider(self, place):
+        name = self.names[place]
         tip = f"{name} in the whole picture"
         one = widgets.FloatSlider(description=name, min=0, max=1, readout_format=".3g", tooltip=tip,
                                   layout=dict(width="auto"), style=dict(description_width="initial"),
                                   continuous_update=False)   # else the page sends back what it has rounded
+        one.observe(self.turned, "value")
         return styled(one, "rl-other", f"rl-other-{place}")
-
-    def offer(self, axes):
-        "These two are shown: sliders for the others, unless those follow the run"
-        self.shown = axes
-        for i, one in enumerate(self.sliders):
-            reveal(one, i not in axes and not self.follow.value)
-        reveal(self.widget, len(self.sliders) > len(set(axes)))
-
-    def turned(self, change):
-        "Somebody moved a slider, which then follows no more, or the switch"
-        if self.telling: return
-        if change["owner"] is not self.follow:
-            self.tell(lambda: self.follow.set_trait("value", False))
-        self.offer(self.shown)
-        self.changed(change)
 
     def tell(self, write):
         "`write()` a slider or the switch ourselves"
@@ -380,17 +387,61 @@ class OtherDimensions:
     def show(self, limits, here, moving): # (from, to) of each dimension, and where the run is, (D,)
         "Sliders of this length; at rest those that follow stand where the run is"
         if moving: return
-        for one, ends, x in zip(self.sliders, limits, here.tolist()):
-            self.tell(lambda: stretch(one, *ends))
-            if self.follow.value: self.tell(lambda: one.set_trait("value", x))
+        for i, one in self.sliders.items():
+            self.tell(lambda: stretch(one, *limits[i]))
+            if self.follow.value or i in self.fresh:
+                self.tell(lambda: one.set_trait("value", float(here[i])))
+        self.fresh.clear()
 
     def filled(self, here, axes): # (D,), and the two dimensions that are shown
         "An observation (D,) whose other dimensions are where the sliders are, or where the run is"
         here = here.copy()
         if self.follow.value: return here
-        for i, one in enumerate(self.sliders):
-            if i not in axes: here[i] = one.value
+        for i in self.sliders.keys() - self.fresh - {*axes}: here[i] = self.sliders[i].value
         return here
+
+# %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #66e36632
+class OtherDimensions(DimensionSliders):
+    "A switch that keeps the dimensions that a plane does not show where the run is; off, they have sliders"
+    most = 12       # dimensions that all have one; of more, those that matter most and those that are asked for
+    first = 6       # of them that matter most
+
+    def __init__(self, names, changed):
+        super().__init__(names)
+        self.changed = changed
+        self.shown = ()             # the two of the plane
+        tip = "on: dimensions that are not shown stay where the run is; off: where their sliders are"
+        follow = widgets.Checkbox(value=True, indent=False, description="others as they are now", tooltip=tip)
+        self.follow = styled(follow, "rl-follow")
+        options = [("another slider", None), *((name, i) for i, name in enumerate(names))]
+        more = widgets.Dropdown(options=options, layout=dict(width="auto"), tooltip="a dimension that is to have one")
+        self.more = reveal(styled(more, "rl-more"), len(names) > self.most)
+        for one in (self.follow, self.more): one.observe(self.turned, "value")
+        self.widget = styled(widgets.HBox(), "rl-row", "rl-others")
+        self.add(range(len(names)) if len(names) <= self.most else ())
+
+    def add(self, dimensions):
+        "Sliders for these as well"
+        new = [i for i in dimensions if i is not None and i not in self.sliders]
+        self.sliders |= {i: self.slider(i) for i in new}
+        self.fresh |= {*new}
+        self.widget.children = [self.follow, *self.sliders.values(), self.more]
+        self.offer(self.shown)
+
+    def offer(self, axes):
+        "These two are shown: sliders for the others, unless those follow the run"
+        self.shown = axes
+        for i, one in self.sliders.items():
+            reveal(one, i not in axes and not self.follow.value)
+        reveal(self.widget, len(self.names) > len(set(axes)))
+
+    def turned(self, change):
+        "Somebody moved a slider, which then follows no more, or the switch, or asked for a slider"
+        if self.telling: return
+        if change["owner"] is not self.follow:
+            self.tell(lambda: self.follow.set_trait("value", False))
+        self.add([change["new"]] if change["owner"] is self.more else ())
+        self.changed(change)
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #5f4acf88
 class PlaneOfStates:
@@ -401,7 +452,6 @@ class PlaneOfStates:
     def __init__(self, space, changed, names):
         self.space = space
         self.names = names
-        self.least = least_widths(space)
         self.others = OtherDimensions(names, changed)
         options = [(name, i) for i, name in enumerate(names)]
         order = bounded_first(space)
@@ -429,9 +479,7 @@ class PlaneOfStates:
 
     def cover(self, known):
         "Limits that hold these observations (n, D), within the space -> ((from, to), (from, to))"
-        for i, column in enumerate(known.T):
-            low, high = cover(self.limits[i], *span_of(column), least=self.least[i])
-            self.limits[i] = max(low, float(self.space.low[i])), min(high, float(self.space.high[i]))
+        self.limits = limits_that_hold(known, self.space, self.limits)
         return [self.limits[axis] for axis in self.axes]
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #e8b1a4f8
@@ -472,6 +520,102 @@ class SurfacePicture(Picture):
         sheet = super().draw()
         if self.range: self.bar(sheet)
         return sheet
+
+# %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #f71f5cb6
+def dimension(names, which):
+    "The number of a dimension that is meant by its name, with its unit or without, or by its number"
+    [number] = fits(int, which) or [-1]
+    if 0 <= number < len(names): return number
+    found = [i for i, name in enumerate(names) if str(which) in (name, name.partition(" (")[0])]
+    if found: return found[0]
+    raise ValueError(unknown("dimension", str(which), names))
+
+# %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #e93da2a7
+def axes_meant(names, asked, order):
+    "[across, up] as numbers of dimensions; None: the next one in order that is free"
+    axes = [None if one is None else dimension(names, one) for one in asked]
+    free = (i for i in order if i not in axes)
+    axes = [next(free) if one is None else one for one in axes]
+    if axes[0] != axes[1]: return axes
+    raise ValueError(f"across and up are both {names[axes[0]]}: expected two dimensions")
+
+def points_in(cells):
+    "(across, up) how many points; ValueError where it is no pair of such counts"
+    if isinstance(cells, (tuple, list)) and len(cells) == 2:
+        return [whole_number("cells", n, low=2, high=500) for n in cells]
+    raise ValueError(f"cells = {cells!r}: expected two counts, such as (36, 24)")
+
+# %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #7030a678
+def held_at(state, names, at): # (D,), and {dimension: number} or None
+    "The same state with some of its numbers replaced; ValueError where there are no such"
+    if not isinstance(at, dict | None):
+        raise ValueError(f"at = {at!r}: expected {{dimension: number}}, such as {{{names[0]!r}: 0.}}")
+    for which, x in (at or {}).items():
+        held = fits(float, x)
+        if not held or not np.isfinite(held): raise ValueError(f"at: {which} = {x!r}: expected a number")
+        state[dimension(names, which)] = held[0]
+    return state
+
+# %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #0ac0f4e5
+def asked_of_vectors(trainer, who):
+    "(actor, names of the dimensions, its Box) whose values are asked for; ValueError where it has none of them"
+    actor = trainer.actors[who]
+    space = trainer.env.behaviours[who].observation_space
+    if not is_vector(space):
+        raise ValueError(f"{who} observes {space}: expected a Box with an axis of two numbers or more")
+    if answers_now(actor, "values", trainer.obs[who][:1]) is None:
+        raise ValueError(f"{actor.algo.name} has no values of states")
+    return actor, dimension_names(trainer.env, space), space
+
+# %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #9e10ed08
+@dataclass(frozen=True)
+class ValueSlice:
+    "V, or the best action's Q, over two dimensions of the observation, all others held"
+    names: list         # of the two, across and up
+    x: np.ndarray       # (n,) across
+    y: np.ndarray       # (m,) up
+    val: np.ndarray     # (m, n)
+    state: np.ndarray   # (D,) through which it goes
+    cross: np.ndarray   # (2,) where that lies on it
+
+    def _repr_png_(self):
+        picture = SurfacePicture(self.names)
+        picture.limits(picture.ax, *((line[0], line[-1]) for line in (self.x, self.y)))
+        picture.colour(self.val)
+        picture.cross.set_data(*([x] for x in self.cross))
+        return picture.draw()._repr_png_()
+
+    def __repr__(self):
+        sides = [f"{name} {line[0]:.3g} … {line[-1]:.3g}" for name, line in zip(self.names, (self.x, self.y))]
+        return f"ValueSlice({', '.join(sides)}: values {self.val.min():.3g} … {self.val.max():.3g})"
+
+# %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #fce159a7
+def value_slice(trainer,
+                across=None, up=None,   # dimensions by name or number; None: the first that have bounds
+                at=None,                # {dimension: number} of others; None: as they are in the state
+                obs=None,               # the state; None: where the first environment is
+                who=None,               # behaviour, where there are several
+                cells=(36, 24)):        # (across, up) how many points
+    "What is thought of states that differ in two dimensions, all others held -> ValueSlice"
+    who = chosen_one(trainer.actors, who)
+    actor, names, space = asked_of_vectors(trainer, who)
+    state = held_at(state_meant(trainer, who, obs)[0], names, at)
+    axes = axes_meant(names, (across, up), bounded_first(space))
+    known = with_stored(state[None], trainer.learners.get(who), 300)
+    limits = limits_that_hold(known, space, [None] * len(names))
+    n, m = points_in(cells)
+    rows = plane_through(state, axes, [limits[axis] for axis in axes], (n, m))
+    val = state_values(actor, rows, answers_now).reshape(m, n)
+    return ValueSlice([names[i] for i in axes], rows[:n, axes[0]], rows[::n, axes[1]], val, state, state[axes])
+
+# %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #04a28695
+def value_sensitivity(trainer, who=None): # behaviour, where there are several
+    "{dimension: mean change of the value while it goes through 80 % of what was seen of it}, the largest first"
+    who = chosen_one(trainer.actors, who)
+    actor, names, _ = asked_of_vectors(trainer, who)
+    known = with_stored(trainer.obs[who], trainer.learners.get(who), 32)
+    found = sensitivities(lambda rows: state_values(actor, rows, answers_now), known)
+    return {names[i]: float(found[i]) for i in np.argsort(-found, kind="stable")}
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #15c5710a
 class PlaneView(View):
@@ -555,6 +699,9 @@ class ValueSurface(PlaneView):
         known = with_stored(here, trainer.learners.get(self.who), self.lately if moving else self.stored)
         limits = self.plane.cover(known)
         others = self.plane.others
+        if not (others.follow.value or others.sliders or moving):
+            matter = np.argsort(-sensitivities(partial(self.thought, trainer), known), kind="stable")
+            others.add([i for i in matter.tolist() if i not in axes][:others.first])
         others.show(self.plane.limits, here[0], moving)
         across, up = self.plane.few if moving else self.plane.cells
         cross = others.filled(here[0], axes)
