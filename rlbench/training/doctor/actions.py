@@ -114,7 +114,9 @@ def unsigned_actions(evidence):
         f"{by_size[folded].max():.0f} standard errors from none), and not by its sign ({by_sign[folded].max():.1f})",
         "one half of the actions does what the other half does, and what it should do cannot be done",
         "is the absolute value or the square taken of an action on its way; is it scaled from another range",
-        weight=.75, changes={})
+        weight=.75, changes={},
+        numbers={"by its sign, standard errors": by_sign[folded].max(),
+                 "by its size, standard errors": by_size[folded].max()}, limits={"sure from": SURE})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #e8d91702
 def idle_number(evidence):
@@ -168,7 +170,9 @@ def twin_actions(evidence):
         f"difference is {strongest:.0f} standard errors from none",
         "what one of them should do cannot be done",
         "is one of them not wired, or are two numbers mapped to the same; where both are meant, leave one out",
-        weight=.7, changes={})
+        weight=.7, changes={},
+        numbers={f"actions {i} and {j}, standard errors": away[i, j] for i, j in sorted(away, key=away.get)},
+        limits={"none below": NONE})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #3f8328e8
 def never_allowed(evidence):
@@ -234,7 +238,9 @@ def faint_actions(evidence):
         "what it differs by from episode to episode",
         "whatever is done, an episode ends about where it began, and is worth what its beginning was worth",
         "is an action scaled down twice, or in another unit (degrees, seconds); let larger ones through, or more steps",
-        weight=.65, changes={})
+        weight=.65, changes={},
+        numbers={"moved within an episode": np.sqrt(share), "from episode to episode": 1.},
+        limits={"enough from": np.sqrt(FAINT)})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #6fff5e42
 ACTION_CHECKS = [late_actions, one_sided_actions, unsigned_actions, idle_number, twin_actions,

@@ -9,6 +9,7 @@ __all__ = ['HARDLY_BEGUN', 'UNMET', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 
            'limit_as_end', 'end_as_limit', 'pays_for_ending', 'farmed_reward']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
+import html
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import itemgetter
@@ -18,6 +19,7 @@ import numpy as np
 
 from ...core.batch import columns, each
 from ...core.spaces import parts_of
+from .drawn import picture_of
 from .evidence import ending_rows, episodes_of, no_better
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #245913cf
@@ -30,7 +32,8 @@ class Finding:
     advice: str    # what to do about it
     weight: float  # 0 to 1: how likely it is that this alone keeps a run from learning
     changes: dict  # settings to try, {name: value}; empty where no setting helps
-    numbers: dict = field(default_factory=dict, compare=False, repr=False)     # {what: (n,)} that it is drawn by
+    numbers: dict = field(default_factory=dict, compare=False, repr=False)     # {what: (n,) or one} it is drawn by
+    limits: dict = field(default_factory=dict, compare=False, repr=False)      # {what: number} of what is usual
 
     @property
     def sentences(self):
@@ -39,6 +42,21 @@ class Finding:
 
     def __str__(self):
         return " ".join(self.sentences)
+
+    def _repr_html_(self):
+        "The same, with a picture of what was seen"
+        name, seen, *more = [html.escape(text) for text in (self.name.replace("_", " "), *self.sentences)]
+        picture = picture_of(self.numbers, self.limits) if self.numbers else ""
+        return f"<div class='rl-finding'><b>{name}</b><p>{seen}</p>{picture}<p>{'</p><p>'.join(more)}</p></div>"
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #eb4de1b9
+class Told(str):
+    "Words, with the numbers that they tell of"
+
+    def __new__(cls, words, numbers, limits={}):
+        told = super().__new__(cls, words)
+        told.shown = dict(numbers=numbers, limits=limits)
+        return told
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #0b8dd60b
 def all_steps(evidence):
@@ -215,6 +233,12 @@ def numbers_seen(evidence, which="obs"): # or next_obs
     for name in vector_names(evidence):
         of = [named_part(rows[which], name) for rows in all_steps(evidence)]
         yield name, np.concatenate(of)
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #5061ac0b
+def first_numbers(column): # (n, ...), or several by name
+    "(n,) the first number of each"
+    numbers = next(columns(dict(column=column)))[1]
+    return numbers.reshape(len(numbers), -1)[:, 0]
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #39da2f4d
 def told_dims(name, dims):
@@ -400,7 +424,9 @@ def idle_actions(evidence):
         "can be seen to depend on the action that was taken",
         "an agent whose actions change nothing cannot get better",
         "is the action used in step, is it decoded and scaled as the space says, does it take effect within a step",
-        weight=.7, changes={})
+        weight=.7, changes={},
+        numbers={"F of what follows, by the action": effects_after(rows, 0).max(),
+                 "F of what went before": effects_after(rows, -1).max()}, limits={"seen from": 4.5})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #501e6fdb
 def shows_time(rows):

@@ -188,7 +188,8 @@ def ends_by_chance(evidence):
         "does the environment end episodes for a reason that it does not show; a limit of time is truncated=True; do "
         f"states look the same that differ, of {len(rows.rew):,} observations {len(np.unique(rows.obs, axis=0)):,} "
         "are different",
-        weight=.65, changes={})
+        weight=.65, changes={},
+        numbers={"ends among neighbours of ends": alike, "ends among all states": often})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #0ed836d6
 def by_neighbours(known, y, x, nearest=5):
@@ -238,7 +239,9 @@ def hidden_state(evidence):
         "a part of the state is not shown, such as a velocity, so states that differ look the same",
         "show what is missing, or the last two observations (gymnasium.wrappers.FrameStackObservation), or take a "
         "policy with a memory",
-        weight=.85, changes={})
+        weight=.85, changes={},
+        numbers={"left open by what is seen": now[worst], "and by the step before": both[worst]},
+        limits={"much from": .8})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #a6c34812
 def in_proportion(evidence,
@@ -470,7 +473,8 @@ def no_end(evidence):
         "nothing begins anew: who is stuck stays stuck, states of the beginning are hardly ever seen again, and there "
         "is no return to go by",
         "end episodes where the task is over, or set max_episode_steps; a task that is meant to go on for ever may",
-        weight=.72, changes={})
+        weight=.72, changes={},
+        numbers={"steps of an episode": length}, limits={"very many": MANY_STEPS})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #4abd4d4b
 def nothing_reached(evidence):
@@ -486,7 +490,8 @@ def nothing_reached(evidence):
         f"than {least:.4g}",
         "whatever is done costs the same, but for what costs even more, so there is nothing to learn but to avoid that",
         "does reaching the goal end the episode (terminated=True), or pay; can it be reached within the limit of steps",
-        weight=.72, changes={})
+        weight=.72, changes={},
+        numbers={"reward": rew}, limits={"the best": least})
 
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #dab4a876

@@ -170,13 +170,15 @@ def lagging_sensor(evidence):
     for name in vector_names(evidence):
         late = late_dims(evidence, name)
         if not late: continue
+        dim = next(iter(late))
         return Finding(
             "lagging_sensor", f"dimension {told_dims(name, late)} of the observation stands still for the first "
             f"{max(late.values())} steps of every episode, and moves as the others say of so many steps before",
             "what is seen together was never there together, and the agent acts on what is past",
             "is a sensor slower than the others, is a number filtered or queued on its way; show all of one moment, or "
             "show the last actions, or take a policy with a memory",
-            weight=.8, changes={})
+            weight=.8, changes={},
+            numbers={f"dimension {dim}": named_part(evidence.chance.obs, name)[:100, dim]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #c1f74168

@@ -21,7 +21,7 @@ from ...policies.exploration import Exploring
 from ...policies.networks import Perceptron
 from ..actor import to_tensors
 from .evidence import episodes_of, last_returns, no_better
-from .findings import Finding, all_steps, is_table, scaled_rewards
+from .findings import Finding, all_steps, first_numbers, is_table, scaled_rewards
 from .learning import back_to_default, default_of, price_of_entropy
 from ..meanings import MEANINGS
 
@@ -110,7 +110,8 @@ def kept_random(evidence):
         "kept_random", f"the weight of entropy, ent_coef, is {now:g}; by default it is {usual or 'found by itself'}",
         "undecided is worth more than well paid, so the policy stays undecided",
         f"go back to ent_coef={usual}",
-        weight=.7, changes=back_to_default(evidence, "ent_coef"))
+        weight=.7, changes=back_to_default(evidence, "ent_coef"),
+        numbers={"ent_coef": now}, limits={"bearable": bearable_entropy(evidence)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #9bcf81b1
 @torch.no_grad()
@@ -148,7 +149,9 @@ def dead_units(evidence):
             "dead_units", f"{100 * max(shares):.0f} % of the units in a layer of {name} give the same for all states",
             "what they could say of a state is lost, and no gradient brings them back",
             "a smaller learning rate, scaled observations; where it is the critic, smaller rewards",
-            weight=.7, changes=unheard or back_to_default(evidence, "lr"))
+            weight=.7, changes=unheard or back_to_default(evidence, "lr"),
+            numbers={f"share in layer {i} of {name}": share for i, share in enumerate(shares)},
+            limits={"bearable": .5})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #b2d81c22
@@ -202,7 +205,8 @@ def no_exploration(evidence):
         "no_exploration", f"exploration stands at {name} = {size:g} after {evidence.trainer.steps:,} steps",
         "an action that looked bad once is never tried again",
         f"let {name} fall more slowly, and not to 0",
-        weight=.6, changes=back_to_default(evidence, name))
+        weight=.6, changes=back_to_default(evidence, name),
+        numbers={name: size}, limits={"next to nothing": .002})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #8c7f9042
 ANYTHING = dict(epsilon=.5, exploration_noise=1.)  # from there on what is done is mostly chance
@@ -228,7 +232,8 @@ def only_exploration(evidence):
         "updates",
         "returns are those of chance, whatever was learned, and states that a good policy reaches are never seen",
         f"let {name} fall faster",
-        weight=.6, changes=back_to_default(evidence, name))
+        weight=.6, changes=back_to_default(evidence, name),
+        numbers={name: size}, limits={"just anything from": ANYTHING[name]})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #485bef17
 @torch.no_grad()
@@ -318,7 +323,8 @@ def answers_otherwise(evidence):
         "what is learned is not what is done: training goes on with an old policy, or a test is of another one",
         "does who acts get the newest weights; is it shown the same observations in training and in a test, with the "
         "same normalisation",
-        weight=.93, changes={})
+        weight=.93, changes={},
+        numbers={"share of other answers": apart}, limits={"bearable": FALLEN_BACK})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #7b75505b
 @torch.no_grad()
@@ -347,7 +353,9 @@ def same_noise(evidence):
         "without noise",
         "in a state one action is tried again and again, so what looks random explores nothing",
         "is a generator of random numbers made or seeded anew in every step; make it once, at the start",
-        weight=.95, changes={})
+        weight=.95, changes={},
+        numbers={"drawn": first_numbers(first), "drawn again": first_numbers(again),
+                 "without noise": first_numbers(calm)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #d683761f
 @torch.no_grad()
@@ -368,7 +376,8 @@ def tries_nothing(evidence):
         "whatever is not done already is never tried, so nobody finds out that it is better",
         "is noise added in training (exploration_noise, epsilon, a distribution that is drawn from), and is it large "
         "enough (sigma0, where layers are noisy)",
-        weight=.75, changes=back_to_default(evidence, "exploration_noise", "epsilon", "sigma0"))
+        weight=.75, changes=back_to_default(evidence, "exploration_noise", "epsilon", "sigma0"),
+        numbers={"action in training": first_numbers(rows.act), "without noise": first_numbers(act)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #6e989601
 def empty_memory(evidence):
@@ -382,7 +391,8 @@ def empty_memory(evidence):
         "empty_memory", f"what is carried from step to step was the same in all {len(rows.rew):,} steps",
         "a policy with a memory that is emptied in every step sees no more than one without",
         "does act give back what it carries on, and is it emptied at the beginning of an episode only",
-        weight=.9, changes={})
+        weight=.9, changes={},
+        numbers={"what is carried, number 0": first_numbers(rows.carry)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #58a8d62d
 def share_at_bounds(act,  # (n, ...)

@@ -18,7 +18,7 @@ from ...core.batch import as_numpy
 from ...core.spaces import as_columns
 from ..actor import to_tensors
 from .evidence import as_good_as_luck
-from .findings import Finding, is_table, reward_worth
+from .findings import Finding, Told, is_table, reward_worth
 from .learning import back_to_default, price_of_entropy, strange_rate
 from .policy import bearable_entropy
 from .rows import correlation, stored
@@ -241,7 +241,8 @@ def pushed_apart(moved, adv):
     together = (moved * adv).mean() / max(size, 1e-12)    # not about their means: this sum is what a step makes larger
     if together > -max(.05, .5 / len(adv)**.5):           # less is chance
         return ""
-    return f"after 30 steps on one minibatch chances moved against advantages: by {together:.2f}, 1 is all with them"
+    return Told(f"after 30 steps on one minibatch chances moved against advantages: by {together:.2f}, 1 is all with them",
+                {"change of ln p, by rising advantage": moved[np.argsort(adv)]}, {"none": 0.})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #b08e1171
 def mean_errors(before, after):
@@ -263,7 +264,9 @@ def pushed_values(found):
     moved = as_numpy(later - val).ravel()
     wanted = as_numpy(rows.ret - val).ravel()
     together = (moved * wanted).mean() / max(np.sqrt((moved**2).mean() * (wanted**2).mean()), 1e-12)
-    return f"30 steps on one minibatch moved values against their returns, by {together:.2f}" if together < -.1 else ""
+    if together >= -.1: return ""
+    return Told(f"30 steps on one minibatch moved values against their returns, by {together:.2f}",
+                {"change, by rising distance to the target": moved[np.argsort(wanted)]}, {"none": 0.})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #e5b72e07
 def wanted_in(algo, nets, rows):
@@ -279,7 +282,8 @@ def pushed_temperature(found):
     moved = float((found.learner.nets.temperature.log - found.nets.temperature.log).sum())
     if abs(missing) < .3 or moved * missing > -1e-4: return ""
     where = "below" if missing > 0 else "above"
-    return f"entropy is {abs(missing):.2f} {where} what is wanted, and its price went the wrong way"
+    return Told(f"entropy is {abs(missing):.2f} {where} what is wanted, and its price went the wrong way",
+                {"entropy that is missing": missing, "ln of its price changed by": moved})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #c3c24368
 @torch.no_grad()
@@ -331,7 +335,8 @@ def told_push(evidence):
     at_once = table and "queue" not in found.nets         # what waits in a queue is put off, and not forgotten
     still = at_once and errors[0] > 1e-6 and errors[1] > .999 * errors[0] and (found.learner.algo.lr or 0) > .01
     if errors[1] > bearable_growth(evidence, table) * errors[0] + tremor + 1e-6 or still:
-        return f"30 steps on one minibatch made its mean error {errors[1]:.3g}, from {errors[0]:.3g}"
+        return Told(f"30 steps on one minibatch made its mean error {errors[1]:.3g}, from {errors[0]:.3g}",
+                    {"mean error before": errors[0], "after 30 steps": errors[1]})
     return pushed_values(found) or pushed_temperature(found)
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #cf3b5edd
@@ -343,7 +348,7 @@ def wrong_push(evidence):
         "wrong_push", told, "updates do the opposite of what they are for",
         "look at the sign of each term of the loss, or take a far smaller learning rate",
         weight=.75 if strange_rate(evidence) else 1.,     # so large a step goes wrong by itself
-        changes=back_to_default(evidence, "lr"))
+        changes=back_to_default(evidence, "lr"), **told.shown)
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #0d3cc47b
 @torch.no_grad()
