@@ -30,7 +30,7 @@ from rlbench.lab.pictures.components import is_revealed
 from rlbench.lab.pictures.scene import width_of
 from rlbench.lab.time.owner import promise
 from rlbench.training.doctor.diagnosis import CHECKS, Diagnosis, Tried
-from rlbench.training.doctor.drawn import TONES, picture_of, thinned
+from rlbench.training.doctor.drawn import SERIES_TONES, picture_of, thinned
 from rlbench.training.doctor.findings import Finding
 from rlbench.training.learner import NotFinite
 from rlbench.training.record import record
@@ -430,13 +430,13 @@ def test_a_long_series_keeps_its_only_peak():
 
 def test_a_limit_stands_where_its_number_would():
     told = picture_of({"kl": np.full(50, .02)}, {"usual": .02})
-    [line] = re.findall(r'd="M\d+ ([\d.]+)L[^"]*" fill="none" stroke="#3b82c4" />', told)
+    _, line = re.findall(r'd="M\d+ ([\d.]+)L[^"]*" fill="none" stroke="#3b82c4"/>', told)
     _, limit = re.findall(r'd="M\d+ ([\d.]+)L[^"]*" fill="none" stroke="currentColor" stroke-dasharray', told)
     assert line == limit
 
 
 def test_tones_are_those_of_the_page():
-    assert TONES == (POLICY, HERE, VALUE)
+    assert SERIES_TONES == (POLICY, HERE, VALUE)
 
 
 def test_a_finding_on_the_page_is_text():

@@ -75,8 +75,7 @@ def strange_density(evidence, states=3):
         f"as by how they lie, and where it says twice as dense they lie {2**rise:.2f} times as dense",
         "what is said of how likely an action is, is wrong, and gradients and entropy with it",
         "look at logp: is it summed over the numbers of an action; is what squeezes or scales an action counted",
-        weight=.95, changes={},
-        numbers={"ln density, said": said, "ln density, by how they lie": lie})
+        weight=.95, changes={}, numbers={"ln density, said": said, "ln density, by how they lie": lie})
 
 # %% ../../../nbs/6_training/638_doctor/52_densities.ipynb #d82584bc
 @torch.no_grad()
@@ -95,8 +94,7 @@ def other_entropy(evidence):
         "other_entropy", f"a policy tells an entropy of {told.mean():.3g}, its probabilities have {right.mean():.3g}",
         "what is paid for it makes a policy sure or random for no reason",
         "look at entropy: minus the sum of p ln p over the actions",
-        weight=.97, changes={},
-        numbers={"entropy, told": as_numpy(told), "of its probabilities": as_numpy(right)})
+        weight=.97, changes={}, numbers={"entropy, told": as_numpy(told), "of its probabilities": as_numpy(right)})
 
 # %% ../../../nbs/6_training/638_doctor/52_densities.ipynb #9801e228
 DENSITY_CHECKS = [strange_density, other_entropy]

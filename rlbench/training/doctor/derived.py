@@ -116,7 +116,8 @@ def beside_parent(runs, # two Trainers at the same place
         kind, other = (event.kind for event in events)
         if kind != other: return kind, [f"that it comes before {other}"], {}
         names = led_apart(kind, events, *learners, before) if events[0].who == who else []
-        if names: return kind, names, of_both(names[0], [made(kind, *pair) for pair in zip(events, learners)])
+        if names:
+            return kind, names, of_both(names[0], [made(kind, *pair) for pair in zip(events, learners)])
         if kind != "collect": continue
         for learner, rng in zip(learners, rewards):
             if not learner.given: pay_anything(learner, rng)
@@ -149,7 +150,8 @@ DOES = dict(collect="acting", process="making targets", learn="an update")
 def unlike_parent(evidence, parent):
     "How a run differs from one that learns as the parent does, in words; nothing where it does not"
     begun, numbers = weights_at_start(evidence, parent)
-    if begun: return Told(f"networks begin with other weights: {', '.join(begun[:3])}", numbers)
+    if begun:
+        return Told(f"networks begin with other weights: {', '.join(begun[:3])}", numbers)
     runs = copies(evidence, parent)
     try: found = beside_parent(runs, evidence.who, seconds=3.)
     except NotFinite: return ""

@@ -56,7 +56,8 @@ class Tried:
     def words(self):
         "What came of it"
         told = ", ".join(f"{name}={value!r}" for name, value in self.changes.items())
-        changed, without = (f"{x:.4g}" if x == x else "unknown, no episode ended" for x in (self.changed, self.as_it_was))
+        means = self.changed, self.as_it_was
+        changed, without = ("unknown (no episode ended)" if math.isnan(x) else f"{x:.4g}" for x in means)
         return f"with {told} the mean return is {changed} after {self.steps:,} steps, without {without}"
 
     def __repr__(self):
@@ -180,7 +181,7 @@ class Diagnosis(list):
         "Each finding with its picture, by the number that `try_it` takes"
         if not self: return f"<p>{html.escape(repr(self))}</p>"
         items = "".join(f"<li>{one._repr_html_()}</li>" for one in self)
-        return f"<ol start='0'>{items}</ol>" + f"<p>{html.escape(self.warning)}</p>" * bool(self.warning)
+        return f"<ol start='0'>{items}</ol>" + f"<p>{html.escape(self.warning, quote=False)}</p>" * bool(self.warning)
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #bea0fdf3
 CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *TRIAL_CHECKS, *STEADY_CHECKS, *LEAP_CHECKS, *HIDDEN_CHECKS,

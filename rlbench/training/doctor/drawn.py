@@ -5,154 +5,113 @@
 # %% auto #0
 __all__ = []
 
-# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #a044da88
+# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #1d6aeb56
 import html
 import math
 
 import numpy as np
 
-# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #9fdb360b
+# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #f3aca91e
 STRETCHES = 150
 
 def thinned(values): # (n,)
     "(where, what) to draw of a series: all of it, or the smallest and the largest of each of many stretches"
-    values = np.asarray(values, float)
     if len(values) <= 2 * STRETCHES: return np.arange(len(values)), values
     parts = np.array_split(values, STRETCHES)
     ends = np.cumsum([len(part) for part in parts])
     return np.repeat(ends, 2), np.array([(part.min(), part.max()) for part in parts]).ravel()
 
-# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #12b9c000
-WIDE = 240      # of a picture; words take 10, and a row of them 14
-ROW = 14
-INK = "currentColor"
-DASHED = 'stroke-dasharray="3 3"'
+# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #1c4a8631
+SERIES_TONES = "#3b82c4", "#d9730d", "#2a9d78"         # of more series, the first ones are drawn
+DASHED = 'stroke="currentColor" stroke-dasharray="3 3"'
+DOTTED = 'stroke-width="4" stroke-linecap="round"'     # by lines of no length
 
-def number_words(x):
+def number_told(x):
     "A number, short"
     return f"{x:,.0f}" if 1000 <= abs(x) < 1e7 else f"{x:.3g}"
 
-def text(x, y, words, side="start"):
-    "Words that start, or end, or have their middle at a place"
+def svg_text(x, y, words, side="start"): # or middle, end
     return f'<text x="{x:.0f}" y="{y:.0f}" font-size="10" text-anchor="{side}">{html.escape(words)}</text>'
 
-def line(points, # [(x, y), …]
-         tone, look=""):
-    "A line with gaps where there are no numbers"
-    steps = []
-    letter = "M"
-    for x, y in points:
-        known = math.isfinite(x + y)
-        if known: steps.append(f"{letter}{x:.0f} {y:.1f}")
-        letter = "L" if known else "M"
-    return f'<path d="{"".join(steps)}" fill="none" stroke="{tone}" {look}/>'
+def svg_line(points, # [(x, y), …]
+             look, dots=False):
+    "A line, or a dot at each point, where there are numbers"
+    known = [f"{x:.0f} {y:.1f}" for x, y in points if math.isfinite(x + y)]
+    path = "".join(f"M{point}h0" for point in known) if dots else "M" * bool(known) + "L".join(known)
+    return f'<path d="{path}" fill="none" {look}/>'
 
-def drawing(height, marks):
-    "Marks as a picture"
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {height}" width="100%" '
-            'font-family="var(--rl-font,sans-serif)" color="var(--rl-text,currentColor)" fill="currentColor">'
-            f'{"".join(marks)}</svg>')
+# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #5b3c6575
+NAME_ROW = 14
 
-# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #f8fbf515
-def named_lines(rows): # [(words, tone, look of the line), …]
-    "Names of lines, one below the other"
-    return [mark for at, (words, tone, look) in enumerate(rows)
-            for mark in (line([(2, ROW * at + 8), (16, ROW * at + 8)], tone, look), text(21, ROW * at + 12, words))]
+def names_of_lines(rows): # [(words, look), …]
+    "What lines stand for, one below the other"
+    heights = [NAME_ROW * place + 8 for place in range(len(rows))]
+    return [mark for y, (words, look) in zip(heights, rows)
+            for mark in (svg_line([(2, y), (16, y)], look), svg_text(21, y + 4, words))]
 
-def limit_rows(limits): # {what: number}
-    return [(f"{words}: {number_words(limit)}", INK, DASHED) for words, limit in limits.items()]
+def names_of_limits(limits): # {what: number}
+    return [(f"{words}: {number_told(limit)}", DASHED) for words, limit in limits.items()]
 
+# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #eae12f5a
 def ends_of(values): # (n,)
     "The smallest and the largest, a little apart"
     known = values[np.isfinite(values)]
-    if not len(known): return 0., 1.
-    low, high = float(known.min()), float(known.max())
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0., 1.)
     return (low, high) if high > low else (low - .5, high + .5)
 
-# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #14bbcc37
+# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #ee94f3d4
 SERIES_ALONG = {"so many steps": "steps", "steps before": "steps", "return": "episodes", "episode": "episodes",
           "first step": "episodes", "steps": "episodes", "kl": "updates", "update": "updates"}
-TONES = "#3b82c4", "#d9730d", "#2a9d78"    # of more series, the first ones are drawn
 
 def across_words(numbers): # {what: (n,)}
     "What stands beside each other in series, by the name of the first"
     first = next(iter(numbers))
     return next((words for part, words in SERIES_ALONG.items() if part in first), "rows") + ", the first at the left"
 
-# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #269b9a05
-ROUND = 'stroke-width="4" stroke-linecap="round"'      # of lines of no length: dots
-FAINT = 'stroke-opacity=".25"'
-NOWHERE = math.nan, math.nan
-HIGH = 70       # of the space between the axes
-
-class Frame:
-    "Where numbers of series stand"
-
-    def __init__(self, values, # (n,) all of them
-                 most, top):   # numbers in the longest series, place of its upper edge
-        self.most = most
-        self.top = top
-        self.ends = ends_of(values)
-        self.left = 10 + 6 * max(len(number_words(end)) for end in self.ends)
-        self.right = WIDE - 8
-
-    def spots(self, x, y): # (n,), (n,)
-        low, high = self.ends
-        across = self.left + (self.right - self.left) * np.asarray(x) / max(1, self.most - 1)
-        return [*zip(across, self.top + HIGH * (high - np.asarray(y, float)) / (high - low))]
-
-    def level(self, value, look):
-        return line(self.spots((0, max(1, self.most - 1)), (value, value)), INK, look)
-
-    def curve(self, x, y, tone):
-        spots = self.spots(x, y)
-        dots = [one for spot in spots for one in (spot, spot, NOWHERE)]
-        return line(spots, tone) + (line(dots, tone, ROUND) if len(spots) < 40 else "")
-
-    def marks(self, across):
-        "Ends of both axes, and what stands along the lower one"
-        below = self.top + HIGH + 17
-        heights = zip(self.ends, (self.top + HIGH + 4, self.top + 4))
-        return [*(self.level(end, FAINT) for end in self.ends),
-                *(text(self.left - 4, y, number_words(end), "end") for end, y in heights),
-                text((self.left + self.right) / 2, below, across, "middle"),
-                text(self.right, below, f"{self.most:,}", "end")]
-
-# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #e2364db5
+# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #9d75ecca
 def series_drawing(numbers, limits): # {what: (n,)}, {what: number}
-    "Series of numbers, one after another, below their names"
-    shown = {name: np.ravel(numbers[name]).astype(float) for name, _ in zip(numbers, TONES)}
-    names = [*((name, tone, 'stroke-width="2"') for name, tone in zip(shown, TONES)), *limit_rows(limits)]
-    most = max(map(len, shown.values()))
-    frame = Frame(np.concatenate([*shown.values(), [*limits.values()]]), most, ROW * len(names) + 8)
-    marks = named_lines(names) + frame.marks(across_words(numbers))
-    marks += [frame.level(limit, DASHED) for limit in limits.values()]
-    marks += [frame.curve(*thinned(values), tone) for values, tone in zip(shown.values(), TONES)]
-    return drawing(frame.top + HIGH + 22, marks)
+    "(marks, height) of series of numbers, one after another, below their names"
+    shown = {name: np.ravel(numbers[name]).astype(float) for name, _ in zip(numbers, SERIES_TONES)}
+    looks = [f'stroke="{tone}"' for tone in SERIES_TONES]
+    names = [*zip(shown, looks), *names_of_limits(limits)]
+    low, high = ends_of(np.concatenate([*shown.values(), [*limits.values()]]))
+    last = max(1, *(len(values) - 1 for values in shown.values()))
+    left = 10 + 6 * max(len(number_told(end)) for end in (low, high))
+    top = NAME_ROW * len(names) + 8
+    spots = lambda x, y: [*zip(left + (232 - left) * x / last, top + 70 * (high - y) / (high - low))]
+    level = lambda y, look: svg_line(spots(np.array([0, last]), np.full(2, y)), look)
 
-# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #6aa4cf0c
-THICK = 'stroke-width="8"'
-BARS = 8        # at most
-TALL = 28       # a bar with its name
+    marks = names_of_lines(names) + [level(limit, DASHED) for limit in limits.values()]
+    for end, y in ((low, top + 74), (high, top + 4)):
+        edge = level(end, 'stroke="currentColor" stroke-opacity=".25"')
+        marks += [edge, svg_text(left - 4, y, number_told(end), "end")]
+    for values, look in zip(shown.values(), looks):
+        points = spots(*thinned(values))
+        marks += [svg_line(points, look), *[svg_line(points, f"{look} {DOTTED}", dots=True)] * (len(points) < 40)]
+    words = svg_text((left + 232) / 2, top + 87, across_words(numbers), "middle")
+    return [*marks, words, svg_text(232, top + 87, f"{last + 1:,}", "end")], top + 92
 
+# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #653e48f4
 def bars_drawing(numbers, limits): # {what: a number}, {what: number}
-    "Single numbers, each a bar below its name"
-    values = {name: float(np.ravel(numbers[name])[0]) for name in [*numbers][:BARS]}
+    "(marks, height) of single numbers, the first eight of them, each a bar below its name"
+    values = {name: float(np.ravel(numbers[name])[0]) for name in [*numbers][:8]}
     low, high = ends_of(np.array([0., *values.values(), *limits.values()]))
     place = lambda x: 2 + 236 * (x - low) / (high - low)
-    top = ROW * len(limits) + 2
-    bottom = top + TALL * len(values)
-    marks = named_lines(limit_rows(limits))
-    for y, (name, value) in zip(range(top, bottom, TALL), values.items()):
-        marks += [text(2, y + 11, name), text(238, y + 11, number_words(value), "end"),
-                  line([(place(0), y + 19), (place(value), y + 19)], TONES[0], THICK)]
-    marks += [line([(place(limit), top), (place(limit), bottom)], INK, DASHED) for limit in limits.values()]
-    return drawing(bottom + 2, marks)
+    top = NAME_ROW * len(limits) + 2
+    bottom = top + 28 * len(values)
+    marks = names_of_lines(names_of_limits(limits))
+    for y, (name, value) in zip(range(top, bottom, 28), values.items()):
+        bar = svg_line([(place(0), y + 19), (place(value), y + 19)], f'stroke="{SERIES_TONES[0]}" stroke-width="8"')
+        marks += [svg_text(2, y + 11, name), svg_text(238, y + 11, number_told(value), "end"), bar]
+    lines = [svg_line([(place(limit), top), (place(limit), bottom)], DASHED) for limit in limits.values()]
+    return marks + lines, bottom + 2
 
-# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #71df5f06
-def picture_of(numbers,  # {what: (n,) or a single number}
-               limits):  # {what: number}
+# %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #2ba6396d
+def picture_of(numbers, # {what: (n,) or a single number}
+               limits): # {what: number}
     "Numbers as bars where each of them is a single one, else as series; in HTML"
     single = all(np.size(values) == 1 for values in numbers.values())
-    drawn = (bars_drawing if single else series_drawing)(numbers, limits)
-    return f"<div class='rl-pane' style='max-width:360px'>{drawn}</div>"
+    marks, height = (bars_drawing if single else series_drawing)(numbers, limits)
+    look = 'width="100%" fill="currentColor" color="var(--rl-text,currentColor)" font-family="var(--rl-font)"'
+    drawn = f'<svg viewBox="0 0 240 {height}" {look}>{"".join(marks)}</svg>'
+    return f'<div class="rl-pane" style="max-width:360px">{drawn}</div>'

@@ -117,8 +117,7 @@ def fines_alone(rew):
         "same_reward", f"all {len(rew):,} rewards were fines for the size of the action, and nothing else was paid",
         "the best that can be done is nothing at all, and that is what will be learned",
         "pay for what should be reached, or explore far more until it is reached",
-        weight=1., changes={},
-        numbers={"reward": rew})
+        weight=1., changes={}, numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #5e9f46b4
 def advice_for_same(rew,  # what each step is paid
@@ -147,8 +146,7 @@ def same_reward(evidence):
         "same_reward", f"all {len(rew):,} rewards were {rew[0]:.4g}, and no episode came to more than another",
         "whatever the agent does is worth the same, so there is nothing to learn from",
         advice_for_same(rew[0], all_rows(evidence, "term").any()),
-        weight=UNMET if rew[0] < 0 else 1., changes={},
-        numbers={"reward": rew})
+        weight=UNMET if rew[0] < 0 else 1., changes={}, numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #00229dab
 def rare_reward(evidence):
@@ -164,8 +162,7 @@ def rare_reward(evidence):
         "rare_reward", f"{rare} of {len(rew):,} rewards were not {usual:.4g}",
         "an update hardly ever sees the one step that would teach it something",
         "reward progress on the way, or take an algorithm that replays what it saw",
-        weight=.5, changes={},
-        numbers={"reward": rew})
+        weight=.5, changes={}, numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #5c0a1e77
 def reward_unit(nets):
@@ -198,8 +195,7 @@ def large_rewards(evidence):
         "the loss divides by their usual size here (normalize_reward); without that, gradients would be cut" if scaled
         else "the error of a value grows with its square, so its gradient drowns that of the policy and is cut",
         "divide rewards in the environment, or set normalize_reward where there is one",
-        weight=.3 if scaled else weight, changes=scaled_rewards(evidence),
-        numbers={"reward": rew})
+        weight=.3 if scaled else weight, changes=scaled_rewards(evidence), numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #8134d935
 SMALL = 5e-3    # the largest reward of a task whose rewards drown in the noise of the first values
@@ -214,8 +210,7 @@ def small_rewards(evidence):
         "small_rewards", f"no reward is farther than {largest:.2g} from 0",
         "what a network says before it has learned anything is larger, and so are the errors that it makes later",
         "multiply rewards in the environment, or set normalize_reward where there is one",
-        weight=.7, changes=scaled_rewards(evidence),
-        numbers={"reward": all_rows(evidence, "rew")})
+        weight=.7, changes=scaled_rewards(evidence), numbers={"reward": all_rows(evidence, "rew")})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #c12fbc17
 def named_part(seen, name):
@@ -321,8 +316,7 @@ def clipped_reward(evidence):
         "clipped_reward", f"{share:.0%} of the rewards of chance are {end:.4g}, and none lies beyond",
         "what is cut off is not told apart: there is nothing to climb where it begins",
         "is the reward clipped; divide it instead, or clip at a value that is hardly ever reached",
-        weight=.6, changes={},
-        numbers={"reward": rew})
+        weight=.6, changes={}, numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #fce046c5
 def f_statistic(outcome, # (n,)
@@ -424,8 +418,7 @@ def idle_actions(evidence):
         "can be seen to depend on the action that was taken",
         "an agent whose actions change nothing cannot get better",
         "is the action used in step, is it decoded and scaled as the space says, does it take effect within a step",
-        weight=.7, changes={},
-        numbers={"F of what follows, by the action": effects_after(rows, 0).max(),
+        weight=.7, changes={}, numbers={"F of what follows, by the action": effects_after(rows, 0).max(),
                  "F of what went before": effects_after(rows, -1).max()}, limits={"seen from": 4.5})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #501e6fdb
@@ -462,8 +455,7 @@ def limit_as_end(evidence):
         "a limit of time that is reported as an end teaches that nothing comes after it, which the observation does "
         "not show",
         "return truncated=True instead of terminated=True at the limit, or show the time that is left",
-        weight=.7, changes={},
-        numbers={"steps of an episode": length})
+        weight=.7, changes={}, numbers={"steps of an episode": length})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #2a36591c
 def end_as_limit(evidence):
@@ -479,8 +471,7 @@ def end_as_limit(evidence):
         "ended by the task",
         "where an episode is cut, what would have come after it is estimated and counted: a failure costs nothing then",
         "return terminated=True where the task is over, and truncated=True for limits of time alone",
-        weight=.9, changes={},
-        numbers={"steps of an episode": length})
+        weight=.9, changes={}, numbers={"steps of an episode": length})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #782264da
 def in_one_place(evidence):
@@ -509,8 +500,7 @@ def pays_for_ending(evidence):
         f"steps, those of chance {chance.length.mean():.0f}",
         "where steps cost and any end is an end, the quickest failure is the best that can be done",
         "if ending is a failure, it must cost more than going on; is the sign of the reward right",
-        weight=.5, changes={},
-        numbers={"steps, greedy": own.length, "steps, chance": chance.length})
+        weight=.5, changes={}, numbers={"steps, greedy": own.length, "steps, chance": chance.length})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #da060b1a
 def arrived_and_cut(evidence, best): # the largest reward
@@ -542,8 +532,7 @@ def farmed_reward(evidence):
         "where going on pays more than arriving, the best that can be done is never to arrive",
         "let arriving pay more than all steps that are left, or charge less for moving; where something on the way is "
         "paid again and again, pay for the difference of a potential instead (Ng et al., 1999)",
-        weight=.8, changes={},
-        numbers={"return, arrived": arrived, "return, cut": better})
+        weight=.8, changes={}, numbers={"return, arrived": arrived, "return, cut": better})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #e1130c01
 TASK_CHECKS = [same_reward, rare_reward, large_rewards, small_rewards, clipped_reward, idle_actions, limit_as_end,

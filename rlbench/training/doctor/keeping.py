@@ -137,8 +137,7 @@ def other_memory(evidence):
         "what is learned from never took place",
         "look at how rows are stored: before or after the step, of which environment, the action that was taken, the "
         "final observation where an episode ended",
-        weight=1., changes={},
-        numbers={f"{name}, share that is wrong": share for name, share in wrong.items()})
+        weight=1., changes={}, numbers={f"{name}, share that is wrong": share for name, share in wrong.items()})
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #431b0eef
 def wrong_way(algo, ways): # [(share, left over), …] of updates
@@ -169,8 +168,7 @@ def other_follower(evidence):
         "other_follower", "; ".join(f"{slow} {words}" for slow, words in told.items()),
         "targets come from networks that change as fast as those that learn, or never, or are others altogether",
         "look at what follows an update: which network takes over from which, how much (tau), and how often",
-        weight=.96, changes={},
-        numbers={"share of the way, by update": share, "left over": left},
+        weight=.96, changes={}, numbers={"share of the way, by update": share, "left over": left},
         limits={"tau": getattr(evidence.algo, "tau", 1.)})
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #e45decd0

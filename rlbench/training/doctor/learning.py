@@ -23,7 +23,8 @@ from ...core.batch import Batch, as_numpy
 from ...core.schedules import Schedule
 from ..actor import to_tensors
 from .evidence import beliefs, episodes_of, known_returns, no_better
-from .findings import SMALL, Finding, Told, all_rows, is_table, reward_unit, reward_worth, seen_whole
+from .findings import SMALL, Finding, Told, all_rows, is_table, seen_whole
+from .findings import reward_unit, reward_worth
 from .sight import each_by_itself
 from ..meanings import MEANINGS
 
@@ -113,8 +114,7 @@ def alike_critics(evidence):
         "alike_critics", f"{q.shape[1]} critics say the same of all {len(q)} rows of the last update",
         "the lowest of several is no more careful than one of them, and values are over-estimated",
         "are their first weights drawn apart; is it one network that is asked twice",
-        weight=.85, changes={},
-        numbers={"critic 0": q[:, 0], "critic 1": q[:, 1]})
+        weight=.85, changes={}, numbers={"critic 0": q[:, 0], "critic 1": q[:, 1]})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #9162e608
 RATES = ("lr", "critic_lr", "judge_lr")
@@ -144,8 +144,7 @@ def strange_rate(evidence):
         f"the learning rate {name} is {now:.2g}, {much} its default",
         "too large a step throws away what was learned before, too small a one learns nothing in the time there is",
         f"go back to {name}={default_of(evidence.algo, name)}",
-        weight=.8, changes=back_to_default(evidence, *strange),
-        numbers={name: now, "by default": now / ratio},
+        weight=.8, changes=back_to_default(evidence, *strange), numbers={name: now, "by default": now / ratio},
         limits={"strange beyond": now / ratio * (20 if ratio > 1 else slow)})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #ccad3dea
@@ -309,8 +308,7 @@ def past_the_end(evidence):
         f"{np.median(apart):.3g} from their reward",
         "the value of what would come after an end is counted, so ending costs nothing",
         "multiply what follows by (1 - term); only the task's own end counts, not a limit of time",
-        weight=1., changes={},
-        numbers={"target": target[term], "reward": rew[term]})
+        weight=1., changes={}, numbers={"target": target[term], "reward": rew[term]})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #c40522d2
 def price_of_entropy(evidence):
@@ -384,8 +382,7 @@ def blind_critic(evidence):
         "blind_critic", f"values explain {explained:.2f} of the variance of returns; 1 is all, 0 is that of a constant",
         why,
         "a larger vf_coef or critic_lr, normalised observations, more steps",
-        weight=.35, changes={},
-        numbers={"value": values[which], "return": ret})
+        weight=.35, changes={}, numbers={"value": values[which], "return": ret})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #ba4088c9
 def usual_sum(rows, gamma):
@@ -423,8 +420,7 @@ def short_memory(evidence):
         "short_memory", f"the memory holds {held:,} steps, and an episode has {np.mean(lengths):.0f}",
         "minibatches are of the last few episodes, all alike, and what was learned before is forgotten",
         "a larger buffer_size",
-        weight=.7, changes=back_to_default(evidence, "buffer_size"),
-        numbers={"steps of an episode": np.array(lengths)})
+        weight=.7, changes=back_to_default(evidence, "buffer_size"), numbers={"steps of an episode": np.array(lengths)})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #4f5a88ab
 def stale_target(evidence):

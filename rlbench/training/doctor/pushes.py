@@ -80,8 +80,7 @@ def other_pushes(evidence):
         "actions do not become likelier because they led to more, so nothing is learned from what they led to",
         "follow one row: its return ends with its episode and is that of its own environment, its weight meets its own "
         "log-probability (B,) and no column (B, 1), and the loss is minus their product",
-        weight=.95, changes={},
-        numbers={"push": as_numpy(push), "sum of the rewards that followed": ret})
+        weight=.95, changes={}, numbers={"push": as_numpy(push), "sum of the rewards that followed": ret})
 
 # %% ../../../nbs/6_training/638_doctor/76_pushes.ipynb #a2d491fb
 PUSH_CHECKS = [other_pushes]

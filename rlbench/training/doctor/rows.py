@@ -47,6 +47,10 @@ def columns_apart(data, again, names):
     wrong = [name for name in apart if apart[name]]
     return wrong, ", ".join(f"{name} in {apart[name]:.0%} of the rows" for name in wrong)
 
+def beside(name, **both):
+    "{what: (n,)} the first numbers of a column in two batches"
+    return {f"{name}, {how}": first_numbers(rows[name]) for how, rows in both.items()}
+
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #6529fd73
 SLIPS = dict(
     obs="states are put down to other rows",
@@ -69,9 +73,7 @@ def other_rows(evidence):
     return Finding(
         "other_rows", f"what is learned from is not what the memory holds: {told}", SLIPS[wrong[0]],
         "look at what the algorithm does to its rows: a sign, another order, a row before or after",
-        weight=1., changes={},
-        numbers={f"{wrong[0]}, {how}": first_numbers(some[wrong[0]])
-                 for how, some in dict(learned=data, stored=rows).items()})
+        weight=1., changes={}, numbers=beside(wrong[0], learned=data, stored=rows))
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #3785efc8
 def returns_again(evidence):
@@ -106,9 +108,7 @@ def other_returns(evidence):
     return Finding(
         "other_returns", f"targets are not made of what the memory holds: {told}", RETURN_SLIPS[wrong[0]],
         "look at how rewards of n steps are summed; what follows counts gamma to the power n, and 0 after an end",
-        weight=1., changes={},
-        numbers={f"{wrong[0]}, {how}": first_numbers(some[wrong[0]])
-                 for how, some in dict(learned=evidence.rehearsal.data, stored=again).items()})
+        weight=1., changes={}, numbers=beside(wrong[0], learned=evidence.rehearsal.data, stored=again))
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #d8010ccc
 def unevenness(places): # (n,) from 0 to 1
@@ -172,8 +172,7 @@ def odd_draw(evidence):
         "odd_draw", told,
         "most of what was seen is never learned from, or a policy learns from what another one did",
         "look at how rows are drawn: from all that is stored, by other random numbers each time; of a rollout each row",
-        weight=.95, changes={},
-        numbers={"age of a row that is drawn": evidence.rehearsal.learner.memory.age(index)})
+        weight=.95, changes={}, numbers={"age of a row that is drawn": evidence.rehearsal.learner.memory.age(index)})
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #77d33543
 def told_priorities(learner):
@@ -306,8 +305,7 @@ def aimless_data(evidence):
         "aimless_data", f"of {len(rows.obs):,} given rows, what was seen leaves {min(left, 1):.0%} of acts open",
         "there is nothing to copy but how often each action was taken",
         "does each row have its own action; was it somebody who acts by what is seen",
-        weight=.9, changes={},
-        numbers={"share left open": min(left, 1)}, limits={"too much": .95})
+        weight=.9, changes={}, numbers={"share left open": min(left, 1)}, limits={"too much": .95})
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #35b8dc33
 ROW_CHECKS = [other_rows, other_returns, odd_draw, odd_priorities, other_data, aimless_data]

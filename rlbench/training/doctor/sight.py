@@ -22,8 +22,9 @@ import torch
 
 from ...core.spaces import parts_of
 from .evidence import no_better
-from .findings import Finding, Told, acts_shown, all_rows, all_steps, at_walls, idle_actions, is_varied
-from .findings import ages, named_part, numbers_seen, seen_whole, told_dims, within_episodes
+from .findings import Finding, Told, acts_shown, ages, all_rows, all_steps, at_walls
+from .findings import idle_actions, is_varied, named_part, numbers_seen
+from .findings import seen_whole, told_dims, within_episodes
 from .hidden import ends_by_chance, foretold, hidden_state
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #128f2def
@@ -76,13 +77,12 @@ def dead_observation(evidence):
             f"{'changed' if blank else 'did not change'} in {len(seen):,} steps",
             "what does not change tells the agent nothing about where it is",
             "look at what the environment returns as its observation: is it copied, is it scaled to nothing",
-            weight=.9, changes={},
-            numbers={f"dimension {still[0]}": seen[:, still[0]]})
+            weight=.9, changes={}, numbers={f"dimension {still[0]}": seen[:, still[0]]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #aef3317f
 def dead_dims(evidence):
-    "(what they are, which, (n, D) seen of all) of planes or dimensions that never change, where they are some of several"
+    "(what they are, which, (n, D) of all) of planes or dimensions that never change, where they are some of several"
     dead = planes_of(evidence)
     if len(dead):
         axis = 1 + int(np.argmin(evidence.chance.obs.shape[1:]))
@@ -172,8 +172,7 @@ def clipped_observation(evidence):
             f"largest value that it has in {share.max():.0%} of the steps",
             "beyond that all states look alike, so the agent does not see how far it has gone",
             "let observations have their whole range: where are they clipped, is a sensor at its limits",
-            weight=.75, changes={},
-            numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
+            weight=.75, changes={}, numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #e9aec907
@@ -284,8 +283,7 @@ def noisy_observation(evidence):
             "with what they showed a step before",
             "an observation that is nothing but noise does not say where the agent is",
             "look at what the environment returns as its observation: is it of this state, of this environment",
-            weight=.9, changes={},
-            numbers={"dimension 0": seen[:, 0]})
+            weight=.9, changes={}, numbers={"dimension 0": seen[:, 0]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #8849f7af
@@ -480,12 +478,12 @@ def looks_alike(evidence):
     "What shows that steps look the same that differ, in words; nothing where all is well"
     ends, apart = ends_apart(evidence)
     if ends >= 10 and apart >= .3:
-        return Told(f"of {ends:,} steps that ended an episode {apart:.0%} have others beside them that went on, from the "
-                    "same state by the same action to the same state", {"share with likes that went on": apart})
+        return Told(f"of {ends:,} steps that ended an episode {apart:.0%} have others beside them that went on, from "
+                    "the same state by the same action to the same state", {"share with likes that went on": apart})
     ended, others = told_by_visit(evidence)
     if ended:
-        return Told(f"{ended:,} steps ended an episode and {others:,} of their likes did not, from the same state by the "
-                    "same action to the same state, and the former alone had been to another place before",
+        return Told(f"{ended:,} steps ended an episode and {others:,} of their likes did not, from the same state by "
+                    "the same action to the same state, and the former alone had been to another place before",
                     {"steps that ended an episode": ended, "their likes that did not": others})
     paid = paid_apart(evidence.chance)
     if paid < 5: return ""
@@ -504,7 +502,7 @@ def aliased_state(evidence):
         return None                                       # who carries something along may know
     alone, together = foreseen_by(rows, first)
     told = Told(f"state and action foretell the next state in {alone:.0%} of the steps, and together with those of the "
-                f"step before in {together:.0%}", {"foretold by state and action": alone, "and the step before": together})
+                f"step before in {together:.0%}", {"foretold by this step": alone, "and the one before": together})
     if alone > .8 or together < alone + .2: told = looks_alike(evidence)
     if not told: return None
     return Finding(
@@ -528,8 +526,7 @@ def same_start(evidence):
             "same_start", f"all {len(first)} episodes that were seen began with the same observation",
             "only what lies on the way from there is ever learned, and chance elsewhere finds the policy unprepared",
             "does reset take a fixed seed, or forget to draw a state; where the task wants it so, all is well",
-            weight=.4, changes={},
-            numbers={f"dimension {dim}, as an episode begins": first[:, dim]},
+            weight=.4, changes={}, numbers={f"dimension {dim}, as an episode begins": first[:, dim]},
             limits={"lowest later": seen[:, dim].min(), "highest": seen[:, dim].max()})
     return None
 
@@ -607,8 +604,7 @@ def torn_end(evidence):
             "what follows the last step is taken for the beginning of another episode, and its value is learned as "
             "what the step led to",
             "does step return the observation of after a reset where an episode is over; keep the final one",
-            weight=.85, changes={},
-            numbers={"jumps with its last step, by episode": torn})
+            weight=.85, changes={}, numbers={"jumps with its last step, by episode": torn})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #e8559059
@@ -655,8 +651,7 @@ def drifting_reward(evidence):
         f"{len(first)}th episode (F = {drift:.3g})",
         "what was learned of a reward holds no longer when it means something else",
         "is a reward multiplied, decayed or normalised by a count that reset does not set back",
-        weight=.9, changes={},
-        numbers={"reward of the first step": first})
+        weight=.9, changes={}, numbers={"reward of the first step": first})
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #99a05a2d
 def goes_on(rows, obs, next_obs): # of one part of what is seen
@@ -677,14 +672,14 @@ def carried_over(evidence):
         dims = np.flatnonzero(goes_on(rows, named_part(rows.obs, name), named_part(rows.next_obs, name)) > .9)
         if not len(dims): continue
         begun = np.flatnonzero(ages(rows) == 0)[1:]
-        first, last = named_part(rows.obs, name)[begun, dims[0]], named_part(rows.next_obs, name)[begun - 1, dims[0]]
+        first = named_part(rows.obs, name)[begun, dims[0]]
+        last = named_part(rows.next_obs, name)[begun - 1, dims[0]]
         return Finding(
             "carried_over", f"dimension {told_dims(name, dims)} of the observation begins where it ended in the "
             "episode before",
             "an episode is what was left by others, so what is done in one of them counts in all that follow",
             "does reset set back all that step changes; is an array moved in place that it takes from, and not copied",
-            weight=.85, changes={},
-            numbers={"an episode begins at": first, "the one before ended at": last})
+            weight=.85, changes={}, numbers={"an episode begins at": first, "the one before ended at": last})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #acddc22f

@@ -210,8 +210,7 @@ def replaced_actions(evidence):
         "actions are credited with what others did, and nobody can do for sure what is best",
         "are actions replaced by chance or repeated, by a wrapper or by step; if they must, store the one that took "
         "effect",
-        weight=.75, changes={},
-        numbers={"share of the steps": share}, limits={"bearable": .04})
+        weight=.75, changes={}, numbers={"share of the steps": share}, limits={"bearable": .04})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #4ef8e210
 def late_sight(evidence):
@@ -227,8 +226,7 @@ def late_sight(evidence):
         f"hardly at once (F = {at_once:.0f})",
         "the agent acts on what was, and what an action did is put down to the next one",
         "does step return the observation of before the action; or are velocities missing from it",
-        weight=.72, changes={},
-        numbers={"F after so many steps": [at_once, *later]}, limits={"sure from": 25})
+        weight=.72, changes={}, numbers={"F after so many steps": [at_once, *later]}, limits={"sure from": 25})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #90497374
 def strides(rows): # of vectors
@@ -274,8 +272,7 @@ def uneven_steps(evidence):
         "what an action brings about is another matter each time, and a discount of steps is none of time",
         "is an action repeated as often as chance says (frame skip), does a step last as long as the computer took "
         "for it; let all last alike, or show how long",
-        weight=.74, changes={},
-        numbers={"length of a step": length})
+        weight=.74, changes={}, numbers={"length of a step": length})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #8f0f9626
 def walk(evidence, seed):
@@ -311,8 +308,7 @@ def disturbed_copies(evidence):
         "environments side by side and evaluations push each other about: what was stored is not what an action did",
         "look for lists, dictionaries and counters in the class or in default arguments, for a simulator that all use, "
         "for random numbers that all draw from; make them in __init__, draw from self.np_random",
-        weight=.97, changes={},
-        numbers={"steps alike, alone": 300, "steps alike, beside another copy": first})
+        weight=.97, changes={}, numbers={"steps alike, alone": 300, "steps alike, beside another copy": first})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #7317f728
 def go_alike(trainer, who, copies=4, steps=100):
@@ -345,8 +341,7 @@ def equal_copies(evidence):
         "the same one, whatever their seeds",
         "rows of one moment are the same row again and again, so many environments teach as little as one",
         "hand the seed of reset on (super().reset(seed=seed)); draw from self.np_random alone",
-        weight=.85, changes={},
-        numbers={"beginnings of episodes": len(np.unique(begins, axis=0)), "of all copies": 1})
+        weight=.85, changes={}, numbers={"beginnings of episodes": len(np.unique(begins, axis=0)), "of all copies": 1})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #d622a3b9
 STEADY_CHECKS = [turned_actions, replaced_actions, late_sight, uneven_steps, disturbed_copies, equal_copies]

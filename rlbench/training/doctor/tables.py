@@ -116,8 +116,7 @@ def other_correction(evidence):
         "the table comes to hold something else than what actions are worth",
         "look at update: the sign of the reward, the discount, the value of what follows (best, mean or taken), the "
         "cell that is corrected, ends",
-        weight=.99, changes={},
-        numbers={"share that is wrong": wrong.mean()}, limits={"bearable": .02})
+        weight=.99, changes={}, numbers={"share that is wrong": wrong.mean()}, limits={"bearable": .02})
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #eefd1d7c
 def visits_of(learner, env):
@@ -196,8 +195,7 @@ def other_world(evidence):
         "the action is not the one that takes effect, or the state not the one that is shown, so the same state and "
         "action lead anywhere",
         "look at wrappers and at step: are actions replaced or renumbered, are states shuffled or shown late",
-        weight=.9, changes={},
-        numbers={"share that is impossible": wrong.mean()}, limits={"bearable": .02})
+        weight=.9, changes={}, numbers={"share that is impossible": wrong.mean()}, limits={"bearable": .02})
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #1b963072
 def shared_rows(evidence):
@@ -212,8 +210,7 @@ def shared_rows(evidence):
         "shared_rows", f"{len(seen)} states that were seen have {len(rows)} rows of a table",
         "what is learned in one state is said of others as well",
         "look at how observations are turned into numbers of rows: one row for each",
-        weight=.98, changes={},
-        numbers={"states seen": len(seen), "rows": len(rows)})
+        weight=.98, changes={}, numbers={"states seen": len(seen), "rows": len(rows)})
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #e5b6355d
 TABLE_CHECKS = [other_correction, other_traces, other_world, shared_rows]

@@ -74,8 +74,7 @@ def strange_advantage(evidence):
         "strange_advantage", f"advantages of {len(adv):,} new rows correlate by {together:.2f} with those that their "
         "rewards and the critic make", why,
         "look at where advantages are made: the sign, the rows they belong to, the value of what follows, the ends",
-        weight=.985, changes={},
-        numbers={"advantage": adv, "computed again": again[0]})
+        weight=.985, changes={}, numbers={"advantage": adv, "computed again": again[0]})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #ad4f455e
 def lopsided_advantage(evidence):
@@ -93,8 +92,7 @@ def lopsided_advantage(evidence):
         f"{told.min():.3g} to {told.max():.3g}",
         f"every action that was taken is made {how}, whatever it brought",
         "bring advantages to mean 0 (and deviation 1), not into a range from 0 to 1",
-        weight=.97, changes={},
-        numbers={"advantage": as_numpy(made), "in the loss": as_numpy(told)})
+        weight=.97, changes={}, numbers={"advantage": as_numpy(made), "in the loss": as_numpy(told)})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #0c541c6a
 def strange_chance(evidence):
@@ -111,8 +109,7 @@ def strange_chance(evidence):
         "that learn, so updates are weighed wrongly from the first on",
         "look at what act gives back: do action and logp belong together, is the action changed after that; does who "
         "acts get the new weights after each update, and see the numbers that the loss sees, scaled alike",
-        weight=1., changes={},
-        numbers={"ratio": ratio})
+        weight=1., changes={}, numbers={"ratio": ratio})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #3e7ca2a6
 SLOW = dict(q="target", critic="target", policy="target_policy")    # networks, and those that follow them
@@ -171,8 +168,7 @@ def strange_target(evidence):
         "what is learned is not what actions are worth",
         "look at what targets are made of: the best next action, the network that values it, the discount; and a "
         "range of returns (v_min, v_max) must hold them all",
-        weight=.95, changes=back_to_default(evidence, "v_min", "v_max"),
-        numbers={"target": as_numpy(target)})
+        weight=.95, changes=back_to_default(evidence, "v_min", "v_max"), numbers={"target": as_numpy(target)})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #f74b7dc3
 def values_told(algo, nets, rows):
@@ -241,7 +237,7 @@ def pushed_apart(moved, adv):
     together = (moved * adv).mean() / max(size, 1e-12)    # not about their means: this sum is what a step makes larger
     if together > -max(.05, .5 / len(adv)**.5):           # less is chance
         return ""
-    return Told(f"after 30 steps on one minibatch chances moved against advantages: by {together:.2f}, 1 is all with them",
+    return Told(f"30 steps on one minibatch moved chances against advantages: by {together:.2f}, 1 is all with them",
                 {"change of ln p, by rising advantage": moved[np.argsort(adv)]}, {"none": 0.})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #b08e1171
@@ -384,8 +380,7 @@ def against_values(evidence, tries=8):
         "the policy goes down its values instead of up, and does what it thinks worst",
         "look at the sign of the policy's loss, at argmax and argmin where an action is chosen, and at what is done "
         "with the action after that",
-        weight=1., changes={},
-        numbers={"value, greedy": own, "value, at random": random[0]})
+        weight=1., changes={}, numbers={"value, greedy": own, "value, at random": random[0]})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #c1f1975f
 UPDATE_CHECKS = [strange_advantage, lopsided_advantage, strange_chance, strange_target, other_estimates, wrong_push,
