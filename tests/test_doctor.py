@@ -1,7 +1,9 @@
 "The doctor looks at every algorithm, changes nothing, names what is wrong, and says nothing where nothing is"
+import ast
 import re
 import time
 import warnings
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -23,10 +25,12 @@ from rlbench.algos.td3 import TD3
 from rlbench.core.batch import Batch
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
-from rlbench.lab.page.clinic import finding_html, thinned
+from rlbench.lab.pictures.colours import HERE, POLICY, VALUE
 from rlbench.lab.pictures.components import is_revealed
+from rlbench.lab.pictures.scene import width_of
 from rlbench.lab.time.owner import promise
-from rlbench.training.doctor.diagnosis import CHECKS, Diagnosis
+from rlbench.training.doctor.diagnosis import CHECKS, Diagnosis, Tried
+from rlbench.training.doctor.drawn import SERIES_TONES, picture_of, thinned
 from rlbench.training.doctor.findings import Finding
 from rlbench.training.learner import NotFinite
 from rlbench.training.record import record
@@ -40,6 +44,21 @@ QUICK = ["reward: always 0", "observation: one dimension large", "action: ignore
 def some(faults):
     "Every tenth of them; the others are for make proofs"
     return [pytest.param(name, marks=pytest.mark.long) if i % 10 else name for i, name in enumerate(faults)]
+
+
+WORDS = re.compile(r'<text x="(\d+)"[^>]*text-anchor="(\w+)">([^<]*)</text>')
+
+
+def looked_at(case):
+    "What is found in a case, each finding with its own picture, on which all words have room"
+    found = case.make().diagnose()
+    for one in found:
+        values = [np.asarray(numbers, float).ravel() for numbers in one.numbers.values()]
+        assert any(np.isfinite(numbers).any() for numbers in values), one.name
+        for x, side, words in WORDS.findall(picture_of(one.numbers, one.limits)):
+            room = 240 - int(x) if side == "start" else int(x)
+            assert width_of(words, 10) <= room * (2 if side == "middle" else 1), (one.name, words)
+    return found
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -82,7 +101,7 @@ def test_a_run_that_broke_off_is_looked_at():
 @pytest.mark.parametrize("name", QUICK)
 def test_a_fault_is_named(name):
     case = FAULTS[name]
-    found = case.make().diagnose()
+    found = looked_at(case)
     assert set(found.names[:2]) & set(case.named) and not found.failed
 
 
@@ -91,7 +110,7 @@ def test_a_fault_is_named(name):
                                   "dqn does the worst", "policy that no gradient moves"])
 def test_a_fault_of_the_second_set_is_named(name):
     case = MORE_FAULTS[name]
-    found = case.make().diagnose()
+    found = looked_at(case)
     assert set(found.names[:2]) & set(case.named) and not found.failed
 
 
@@ -99,7 +118,7 @@ def test_a_fault_of_the_second_set_is_named(name):
 @pytest.mark.parametrize("name", some(OTHER_FAULTS))
 def test_a_fault_of_the_third_set_is_named(name):
     case = OTHER_FAULTS[name]
-    found = case.make().diagnose()
+    found = looked_at(case)
     assert set(found.names[:2]) & set(case.named) and not found.failed
 
 
@@ -107,7 +126,7 @@ def test_a_fault_of_the_third_set_is_named(name):
 @pytest.mark.parametrize("name", some(SUM_FAULTS))
 def test_a_fault_of_the_fourth_set_is_named(name):
     case = SUM_FAULTS[name]
-    assert set(case.make().diagnose().names[:2]) & set(case.named)
+    assert set(looked_at(case).names[:2]) & set(case.named)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -120,7 +139,7 @@ def test_nothing_is_found_in_healthy_runs_of_the_fourth_set(name):
 @pytest.mark.parametrize("name", some(FRESH_FAULTS))
 def test_a_fault_of_the_fifth_set_is_named(name):
     case = FRESH_FAULTS[name]
-    found = case.make().diagnose()
+    found = looked_at(case)
     assert set(found.names[:2]) & set(case.named) and not found.failed
 
 
@@ -134,7 +153,7 @@ def test_nothing_is_found_in_healthy_runs_of_the_fifth_set(name):
 @pytest.mark.parametrize("name", some(WORLD_FAULTS))
 def test_a_fault_of_the_sixth_set_is_named(name):
     case = WORLD_FAULTS[name]
-    found = case.make().diagnose()
+    found = looked_at(case)
     assert set(found.names[:2]) & set(case.named) and not found.failed
 
 
@@ -326,7 +345,7 @@ def test_the_panel_shows_findings_and_what_came_of_the_advice(monkeypatch):
     words, places, outcome = panel.list.children[0].children
     assert "strange rate" in words.value and "<svg" in words.value
     for place in places.children: place.click()
-    assert "with it" in outcome.value and "without" in outcome.value
+    assert "with lr=0.001" in outcome.value and "without" in outcome.value and "<svg" in outcome.value
     assert same(wb.trainer.snapshot(), before)
     wb.close()
 
@@ -358,6 +377,50 @@ def test_the_panel_says_why_it_cannot_look():
     wb.close()
 
 
+def test_every_finding_that_a_check_can_make_has_a_picture_of_its_own():
+    files = sorted((Path(rlbench.__file__).parent / "training" / "doctor").glob("*.py"))
+    calls = [(file.stem, node) for file in files for node in ast.walk(ast.parse(file.read_text()))
+             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Finding", "Told")]
+    told = {node.keywords[-1].value.value.id for _, node in calls if node.keywords and node.keywords[-1].arg is None}
+    assert len(calls) >= len(CHECKS) and told <= {"told", "said"}       # these are of the class Told
+    for where, node in calls:
+        given = {word.arg: word.value for word in node.keywords}
+        numbers = node.args[1] if node.func.id == "Told" else given.get("numbers", given.get(None))
+        what = f"{where}, line {node.lineno}: what was seen, in numbers"
+        assert numbers is not None and not (isinstance(numbers, ast.Dict) and not numbers.keys), what
+
+
+def test_words_of_a_finding_that_are_told_elsewhere_bring_their_numbers():
+    diagnosis = Trainer("CartPole-v1", "sac", target_entropy=5.).run(200).diagnose(steps=100)
+    [finding] = [one for one in diagnosis if one.name == "strange_entropy"]
+    assert finding.numbers["target_entropy"] == 5 and "the most" in finding.limits
+
+
+def test_a_diagnosis_in_a_notebook_shows_each_finding_with_its_picture():
+    run = Trainer("CartPole-v1", "ppo", lr=.3).run(3000)
+    diagnosis = run.diagnose(steps=300)
+    shown = diagnosis._repr_html_()
+    assert shown.count("<svg") == shown.count("<li>") == len(diagnosis) > 1
+    assert ">lr</text>" in shown and ">0.3</text>" in shown and ">by default</text>" in shown
+    assert "<svg" not in repr(diagnosis) and diagnosis[0].seen[1:] in repr(diagnosis)
+    run.close()
+
+
+def test_trying_reports_the_returns_of_both_runs_that_came_since():
+    run = Trainer("CartPole-v1", "ppo", lr=.3).run(3000)
+    tried = run.diagnose(steps=300).try_it("strange_rate", steps=300)
+    assert len(tried.returns) == 2 and all(0 < ret.sum() <= 300 + 500 for ret in tried.returns.values())
+    assert [tried.as_it_was, tried.changed] == [ret.mean() for ret in tried.returns.values()]
+    assert "with lr=0.001 the mean return is" in tried.words and "after 300 steps, without" in tried.words
+    assert tried._repr_html_().count("with the advice") == 1 and "<svg" in tried._repr_html_()
+    run.close()
+
+
+def test_a_trial_in_which_no_episode_ended_says_so():
+    tried = Tried("strange_rate", dict(lr=.001), 5, 1., np.nan, np.nan, {"return, as it was": np.zeros(0)})
+    assert tried.words.count("no episode ended") == 2 and "nan" not in tried._repr_html_()
+
+
 def test_a_long_series_keeps_its_only_peak():
     values = np.zeros(9999)
     values[5000] = 7
@@ -365,15 +428,26 @@ def test_a_long_series_keeps_its_only_peak():
     assert len(x) == len(y) <= 600 and y.max() == 7 and np.all(np.diff(x) >= 0)
 
 
+def test_a_limit_stands_where_its_number_would():
+    told = picture_of({"kl": np.full(50, .02)}, {"usual": .02})
+    _, line = re.findall(r'd="M\d+ ([\d.]+)L[^"]*" fill="none" stroke="#3b82c4"/>', told)
+    _, limit = re.findall(r'd="M\d+ ([\d.]+)L[^"]*" fill="none" stroke="currentColor" stroke-dasharray', told)
+    assert line == limit
+
+
+def test_tones_are_those_of_the_page():
+    assert SERIES_TONES == (POLICY, HERE, VALUE)
+
+
 def test_a_finding_on_the_page_is_text():
-    told = finding_html(Finding("<img src=x>", "<img src=x>", "why", "what", 1., {}), {"<img src=x>": np.ones(3)})
-    assert "<img" not in told and "&lt;img" in told
+    evil = "<img src=x>"
+    told = Finding(evil, evil, "why", "what", 1., {}, {evil: np.ones(3)}, {evil: 1.})._repr_html_()
+    assert "<img" not in told and told.count("&lt;img") == 4
 
 
 def test_the_picture_of_a_finding_says_nothing_about_the_rest_of_the_page():
-    finding = Finding("strange_rate", "seen", "why", "what", 1., {})
     for numbers in (np.arange(3.), np.full(9, np.nan), np.zeros(0), np.zeros(9999)):
-        told = finding_html(finding, {"return": numbers, "reward": numbers})
+        told = picture_of({"return": numbers, "reward": numbers}, {"limit": np.inf})
         assert "<svg" in told and ">return</text>" in told and "nan" not in told
         assert "<style" not in told and not re.search(r"\bid=", told)     # both hold for all pictures around it
 

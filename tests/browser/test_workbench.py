@@ -488,7 +488,7 @@ def test_the_doctor_is_asked_and_the_advice_tried(lab):
     page.locator(".rl-finding", has_text="strange rate").locator(".rl-pane > svg").wait_for()
     assert page.locator(".rl-root style").count() == 0              # it would hold for the pictures of the others
     page.locator(".rl-try-start").first.click()
-    page.locator(".rl-doctor", has_text="with it").wait_for()
+    page.locator(".rl-doctor", has_text="with lr=0.001 the mean return is").wait_for()
     assert page.evaluate(OUTSIDE) == []
     shot(page, "doctor")
 

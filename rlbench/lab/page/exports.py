@@ -18,7 +18,7 @@ from PIL import Image
 from ...core.digests import versions
 from ...core.settings import plain
 from ...core.state import write_text
-from .clinic import finding_html, found_words, numbers_behind
+from .clinic import found_words
 from ..time.compare import settings_apart
 from ..pictures import widgets
 from ..pictures.components import Pane, TransitionTable, is_revealed, read_asset
@@ -169,8 +169,7 @@ def settings_part(trainer):
 def findings_part(diagnosis): # None: nobody has asked
     "What the doctor found, if he was asked"
     if diagnosis is None: return ""
-    evidence = diagnosis.evidence
-    found = [finding_html(one, numbers_behind(one, evidence.trainer, evidence.who)) for one in diagnosis]
+    found = [one._repr_html_() for one in diagnosis]
     return part_html("Why does it not learn?", tag_html("p", found_words(diagnosis)), *found)
 
 # %% ../../../nbs/8_lab/5_page/25_exports.ipynb #b11df6fe

@@ -70,8 +70,7 @@ def one_sided_actions(evidence):
         "the other none",
         "half of the actions are one and the same, and what they should do cannot be done",
         "is the action clipped or rectified on its way; let the action space be what takes effect",
-        weight=.75, changes={},
-        numbers={"action": rows.act.reshape(len(rows.act), -1)[:, 0]})
+        weight=.75, changes={}, numbers={"action": rows.act.reshape(len(rows.act), -1)[:, 0]})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #a9c854d7
 SURE = 20.      # standard errors: of an effect that is there
@@ -114,7 +113,8 @@ def unsigned_actions(evidence):
         f"{by_size[folded].max():.0f} standard errors from none), and not by its sign ({by_sign[folded].max():.1f})",
         "one half of the actions does what the other half does, and what it should do cannot be done",
         "is the absolute value or the square taken of an action on its way; is it scaled from another range",
-        weight=.75, changes={})
+        weight=.75, changes={}, numbers={"by its sign, standard errors": by_sign[folded].max(),
+                 "by its size, standard errors": by_size[folded].max()}, limits={"sure from": SURE})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #e8d91702
 def idle_number(evidence):
@@ -137,8 +137,7 @@ def idle_number(evidence):
         f"the strongest effect is {away.max():.0f} standard errors from none",
         "it is explored and paid for in entropy, and what it should do cannot be done",
         "is it dropped on its way, or written over by another one",
-        weight=.7, changes={},
-        numbers={"action": act[:, idle[0]]})
+        weight=.7, changes={}, numbers={"action": act[:, idle[0]]})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #c6df4ee9
 def pairs_apart(rows): # of numbered actions
@@ -168,7 +167,9 @@ def twin_actions(evidence):
         f"difference is {strongest:.0f} standard errors from none",
         "what one of them should do cannot be done",
         "is one of them not wired, or are two numbers mapped to the same; where both are meant, leave one out",
-        weight=.7, changes={})
+        weight=.7, changes={},
+        numbers={f"actions {i} and {j}, standard errors": away[i, j] for i, j in sorted(away, key=away.get)},
+        limits={"none below": NONE})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #3f8328e8
 def never_allowed(evidence):
@@ -184,8 +185,7 @@ def never_allowed(evidence):
         "never_allowed", f"action {told_dims('', never)} is forbidden by the mask in all {len(allowed):,} steps",
         "what it should do cannot be done, however well the rest is learned",
         "does the mask stand in the order of the actions; is it true where an action is allowed, and of this state",
-        weight=.97, changes={},
-        numbers={"actions allowed": allowed.sum(1)})
+        weight=.97, changes={}, numbers={"actions allowed": allowed.sum(1)})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #9172ecc9
 def narrow_actions(evidence):
@@ -204,8 +204,7 @@ def narrow_actions(evidence):
         "what larger actions would bring about is never seen",
         "is the action clipped or scaled on its way; are the bounds of the space those that count; more noise or "
         "entropy",
-        weight=.7, changes={},
-        numbers={"action": act[:, narrow[0]]})
+        weight=.7, changes={}, numbers={"action": act[:, narrow[0]]})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #dc9427c9
 FAINT = .03     # of the variance: a sixth of the way from one episode to another
@@ -234,7 +233,8 @@ def faint_actions(evidence):
         "what it differs by from episode to episode",
         "whatever is done, an episode ends about where it began, and is worth what its beginning was worth",
         "is an action scaled down twice, or in another unit (degrees, seconds); let larger ones through, or more steps",
-        weight=.65, changes={})
+        weight=.65, changes={}, numbers={"moved within an episode": np.sqrt(share), "from episode to episode": 1.},
+        limits={"enough from": np.sqrt(FAINT)})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #6fff5e42
 ACTION_CHECKS = [late_actions, one_sided_actions, unsigned_actions, idle_number, twin_actions,

@@ -144,8 +144,7 @@ def other_sums(evidence):
             "what is learned is not what actions brought about",
             "look at how rewards are summed: the discount, lambda, the order of the rows, what follows a cut and an "
             "end, whether a value is subtracted",
-            weight=.99, changes={},
-            numbers={what: as_numpy(made), "computed again": as_numpy(again)})
+            weight=.99, changes={}, numbers={what: as_numpy(made), "computed again": as_numpy(again)})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/70_again.ipynb #98b486d2
@@ -196,8 +195,7 @@ def other_target(evidence):
         "critics learn what no policy is worth",
         "look at what targets are made of: the discount, the lowest of the slow critics, the next action and its "
         "noise, the sign of the entropy",
-        weight=.98, changes={},
-        numbers={"target": as_numpy(told), "computed again": as_numpy(again)})
+        weight=.98, changes={}, numbers={"target": as_numpy(told), "computed again": as_numpy(again)})
 
 # %% ../../../nbs/6_training/638_doctor/70_again.ipynb #53d66f58
 AGAIN_CHECKS = [other_sums, other_target]

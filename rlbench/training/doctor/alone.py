@@ -53,7 +53,7 @@ def mixed_rows(evidence):
         "what a row teaches hangs on which others happen to be drawn with it",
         "look at the shapes in the loss: does a column (B, 1) meet a row (B,), is a maximum or a mean taken over rows "
         "instead of actions; a loss that normalises by the batch on purpose is meant as well",
-        weight=.89, changes={})
+        weight=.89, changes={}, numbers={"loss of 16 rows together": together, "mean of their losses": alone})
 
 # %% ../../../nbs/6_training/638_doctor/75_alone.ipynb #607acc21
 def seen_otherwise(rows, ended): # (B,) bool
@@ -79,7 +79,7 @@ def sees_past_end(evidence):
         f"behind the {int(ended.sum())} rows that ended their episodes",
         "what follows an end is counted as if it went on, so a failure is worth as much as any other step",
         "multiply what follows by 0 where the step terminated: r + gamma * (1 - terminated) * V(next)",
-        weight=.94, changes={})
+        weight=.94, changes={}, numbers={"loss": told, "loss, others behind the ends": changed})
 
 # %% ../../../nbs/6_training/638_doctor/75_alone.ipynb #6baeb2a9
 HIGHER = .05    # by how much, either way
@@ -130,7 +130,7 @@ def turned_future(evidence):
             f"{-counts.median():.2g} less had been paid",
             "the better what an action leads to, the less it is thought to be worth",
             "add what follows to the reward: r + gamma * (1 - terminated) * V(next)",
-            weight=.95, changes={})
+            weight=.95, changes={}, numbers={"reward that it counts as": counts.tolist()}, limits={"none": 0.})
 
 # %% ../../../nbs/6_training/638_doctor/75_alone.ipynb #18f5e634
 def cut_off(nets, obs):
@@ -162,7 +162,8 @@ def flows_through(evidence):
         f"that it would be another one, by {share:.0%} of its length",
         "a state is taught to be worth what led to it, so values settle slowly, or too low",
         "compute the target under torch.no_grad(), or detach it; and let a slow copy of the network say what follows",
-        weight=.93, changes={})
+        weight=.93, changes={}, numbers={"length of the gradient": float(whole.norm()),
+                 "of it, through what follows": float((whole - cut).norm())})
 
 # %% ../../../nbs/6_training/638_doctor/75_alone.ipynb #7cadbcc5
 ALONE_CHECKS = [mixed_rows, sees_past_end, turned_future, flows_through]

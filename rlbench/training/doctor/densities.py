@@ -64,17 +64,18 @@ def strange_density(evidence, states=3):
     some = np.linspace(0, len(evidence.exploring.rew) - 1, states).astype(int)
     start = [evidence.rehearsal.start] if evidence.rehearsal else []       # who began is not yet at a bound
     both = [told_and_measured(evidence, nets, row) for nets in (evidence.learner.nets, *start) for row in some]
-    apart = [density_apart(one) for one in both if one.isfinite().all() and one[0].std() > 1e-6]
-    if not apart: return None
-    off, rise = np.median(apart[-states:], 0)
+    both = [one for one in both if one.isfinite().all() and one[0].std() > 1e-6]
+    if not both: return None
+    off, rise = np.median([density_apart(one) for one in both[-states:]], 0)
     bearable = .2 + .1 * math.prod(evidence.spec.action_space.shape)
     if abs(off) < bearable and .6 < rise < 1.7: return None
+    said, lie = both[-1][:, both[-1][1].argsort()].tolist()
     return Finding(
         "strange_density", f"where a policy draws actions they are {math.exp(off):.2f} times as dense by what it says "
         f"as by how they lie, and where it says twice as dense they lie {2**rise:.2f} times as dense",
         "what is said of how likely an action is, is wrong, and gradients and entropy with it",
         "look at logp: is it summed over the numbers of an action; is what squeezes or scales an action counted",
-        weight=.95, changes={})
+        weight=.95, changes={}, numbers={"ln density, said": said, "ln density, by how they lie": lie})
 
 # %% ../../../nbs/6_training/638_doctor/52_densities.ipynb #d82584bc
 @torch.no_grad()
@@ -93,7 +94,7 @@ def other_entropy(evidence):
         "other_entropy", f"a policy tells an entropy of {told.mean():.3g}, its probabilities have {right.mean():.3g}",
         "what is paid for it makes a policy sure or random for no reason",
         "look at entropy: minus the sum of p ln p over the actions",
-        weight=.97, changes={})
+        weight=.97, changes={}, numbers={"entropy, told": as_numpy(told), "of its probabilities": as_numpy(right)})
 
 # %% ../../../nbs/6_training/638_doctor/52_densities.ipynb #9801e228
 DENSITY_CHECKS = [strange_density, other_entropy]

@@ -17,7 +17,7 @@ from ...core.batch import columns
 from ...core.state import Streams, told_state
 from .again import pay_anything
 from .evidence import Patience, no_better
-from .findings import Finding
+from .findings import Finding, Told
 from ..learner import NotFinite
 
 # %% ../../../nbs/6_training/638_doctor/74_derived.ipynb #474e50fa
@@ -86,10 +86,24 @@ def led_apart(kind,    # of event
     told = numbers_apart(own.last.parts, parent.last.parts)
     return told + moved or numbers_apart(told_state(own.own), told_state(parent.own))
 
+# %% ../../../nbs/6_training/638_doctor/74_derived.ipynb #0679f101
+def made(kind, event, learner):
+    "All that an event made"
+    if kind == "collect": return event.rows[learner.name]
+    if kind == "process": return learner.data
+    return learner.last.parts | weights_copied(learner.nets) | told_state(learner.own)
+
+def of_both(name, trees):
+    "{whose: (n,)} of something by its name; none where it has no numbers"
+    held = [all_numbers(tree).get(name) for tree in trees]
+    if held[0] is None or held[1] is None: return {}
+    return {f"{name}, {whose}": numbers.ravel() for whose, numbers in zip(("own", "parent's"), held)}
+
 # %% ../../../nbs/6_training/638_doctor/74_derived.ipynb #65bfaead
 def beside_parent(runs, # two Trainers at the same place
                  who, seconds):
-    "(kind of event, names of what differs) of the first event that led them apart; None where none did, or the world"
+    """(kind of event, names of what differs, numbers of the first of it) of the first event that led them apart; None
+    where none did, or the world"""
     patience = Patience(seconds)
     learners = [run.learners[who] for run in runs]
     rewards = [np.random.default_rng(0) for _ in runs]
@@ -100,9 +114,10 @@ def beside_parent(runs, # two Trainers at the same place
         events = [run.advance() for run in runs]
         if None in events: return None
         kind, other = (event.kind for event in events)
-        if kind != other: return kind, [f"that it comes before {other}"]
+        if kind != other: return kind, [f"that it comes before {other}"], {}
         names = led_apart(kind, events, *learners, before) if events[0].who == who else []
-        if names: return kind, names
+        if names:
+            return kind, names, of_both(names[0], [made(kind, *pair) for pair in zip(events, learners)])
         if kind != "collect": continue
         for learner, rng in zip(learners, rewards):
             if not learner.given: pay_anything(learner, rng)
@@ -110,12 +125,14 @@ def beside_parent(runs, # two Trainers at the same place
 
 # %% ../../../nbs/6_training/638_doctor/74_derived.ipynb #9e293603
 def weights_at_start(evidence, parent):
-    "Names of the weights with which networks begin otherwise than the parent's"
+    "(names of the weights with which networks begin otherwise than the parent's, numbers of the first of them)"
     with contextlib.closing(evidence.trainer.fresh()) as twin:
         learner = twin.learners[evidence.who]
         rng = Streams(twin.settings.seed).torch(f"{evidence.who}/init")
         nets = as_parent(learner.settings, parent).nets(learner.actor.spec, rng)
-        return numbers_apart(weights_copied(learner.nets), weights_copied(nets))
+        both = [weights_copied(some) for some in (learner.nets, nets)]
+        names = numbers_apart(*both)
+        return names, of_both(names[0], both) if names else {}
 
 def copies(evidence, parent):
     "Two copies of a run, one of which learns as the parent does"
@@ -132,15 +149,19 @@ DOES = dict(collect="acting", process="making targets", learn="an update")
 
 def unlike_parent(evidence, parent):
     "How a run differs from one that learns as the parent does, in words; nothing where it does not"
-    begun = weights_at_start(evidence, parent)
+    begun, numbers = weights_at_start(evidence, parent)
     if begun:
-        return f"networks begin with other weights: {', '.join(begun[:3])}"
+        return Told(f"networks begin with other weights: {', '.join(begun[:3])}", numbers)
     runs = copies(evidence, parent)
     try: found = beside_parent(runs, evidence.who, seconds=3.)
     except NotFinite: return ""
     finally:
         for run in runs: run.close()
-    return found and f"{DOES[found[0]]} makes something else of the same numbers: {', '.join(found[1][:4])}"
+    if not found: return ""
+    kind, names, numbers = found
+    returns = [one.ret for one in evidence.trainer.env.episodes[evidence.who].finished]      # what comes of it
+    return Told(f"{DOES[kind]} makes something else of the same numbers: {', '.join(names[:4])}",
+                numbers or {"return of an episode": np.array(returns)})
 
 # %% ../../../nbs/6_training/638_doctor/74_derived.ipynb #e5a3c736
 def unlike_its_kind(evidence):
@@ -154,7 +175,7 @@ def unlike_its_kind(evidence):
         "what differs from a method that works was meant, or is what keeps it from working",
         f"compare with {parent.name} what {type(evidence.algo).__name__} has of its own ({methods}); what you meant to "
         "change, you may pass over",
-        weight=.9 if no_better(evidence) else .6, changes={})
+        weight=.9 if no_better(evidence) else .6, changes={}, **told.shown)
 
 # %% ../../../nbs/6_training/638_doctor/74_derived.ipynb #497d5b08
 DERIVED_CHECKS = [unlike_its_kind]

@@ -9,7 +9,9 @@ __all__ = ['CHECKS', 'Tried', 'Diagnosis', 'diagnose']
 import contextlib
 import html
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from ...core.batch import TextTable
 from ...core.settings import fits, whole_number
@@ -19,6 +21,7 @@ from .again import AGAIN_CHECKS
 from .alone import ALONE_CHECKS
 from .densities import DENSITY_CHECKS
 from .derived import DERIVED_CHECKS
+from .drawn import picture_of
 from .evidence import examine
 from .findings import TASK_CHECKS
 from .gradients import GRADIENT_CHECKS
@@ -45,29 +48,49 @@ class Tried:
     changes: dict   # what the advice was
     steps: int      # that both took
     before: float   # mean return of the last episodes of both as they began; nan where they began afresh
-    as_it_was: float# mean return of the last episodes at the end
+    as_it_was: float# mean return of the last episodes that ended meanwhile
     changed: float
+    returns: dict = field(default_factory=dict, compare=False, repr=False)     # of their last episodes {which: (n,)}
+
+    @property
+    def words(self):
+        "What came of it"
+        told = ", ".join(f"{name}={value!r}" for name, value in self.changes.items())
+        means = self.changed, self.as_it_was
+        changed, without = ("unknown (no episode ended)" if math.isnan(x) else f"{x:.4g}" for x in means)
+        return f"with {told} the mean return is {changed} after {self.steps:,} steps, without {without}"
 
     def __repr__(self):
-        told = ", ".join(f"{name}={value!r}" for name, value in self.changes.items())
-        return (f"Tried({self.name}: with {told} the mean return is {self.changed:.4g} after {self.steps:,} steps, "
-                f"without {self.as_it_was:.4g})")
+        return f"Tried({self.name}: {self.words})"
+
+    @property
+    def picture(self):
+        "The returns of both"
+        return picture_of(self.returns, {}) if self.returns else ""
+
+    def _repr_html_(self):
+        return f"<p>{html.escape(self.words)}</p>{self.picture}"
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #5d8931c5
 def both_runs(trainer, who, finding, steps, afresh, stop):
     "Both runs -> Tried; None where they were given up"
     afresh = afresh or not all(trainer.config.known[who, name].live for name in finding.changes)
     as_it_is = {name: getattr(trainer.config.values[who], name) for name in finding.changes}
-    ends = []
+    returns = []
     for settings in (as_it_is, finding.changes):
         changes = {f"{who}.{name}": value for name, value in settings.items()}
         begin = trainer.fresh if afresh else trainer.fork
         with contextlib.closing(begin(**changes)) as twin:
+            episodes = twin.env.episodes[who]
+            begun = episodes.total
             twin.run(steps, stop=stop)
-            ends.append(twin.env.episodes[who].mean_return)
+            ended = [*episodes.finished][max(0, len(episodes.finished) + begun - episodes.total):]
+            returns.append(np.array([one.ret for one in ended]))
     if stop and stop(): return None
     before = math.nan if afresh else trainer.env.episodes[who].mean_return
-    return Tried(finding.name, finding.changes, steps, before, *ends)
+    means = [float(ret.mean()) if len(ret) else math.nan for ret in returns]
+    names = "return, as it was", "return, with the advice"
+    return Tried(finding.name, finding.changes, steps, before, *means, dict(zip(names, returns)))
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #a632590d
 IDLE = {"twin_actions", "lost_sight", "late_sight", "late_actions"}
@@ -155,8 +178,10 @@ class Diagnosis(list):
         return "\n\n".join(filter(None, [*told, self.warning]))
 
     def _repr_html_(self):
+        "Each finding with its picture, by the number that `try_it` takes"
         if not self: return f"<p>{html.escape(repr(self))}</p>"
-        return self.table()._repr_html_() + f"<p>{self.warning}</p>" * bool(self.warning)
+        items = "".join(f"<li>{one._repr_html_()}</li>" for one in self)
+        return f"<ol start='0'>{items}</ol>" + f"<p>{html.escape(self.warning, quote=False)}</p>" * bool(self.warning)
 
 # %% ../../../nbs/6_training/638_doctor/80_diagnosis.ipynb #bea0fdf3
 CHECKS = [*TASK_CHECKS, *SIGHT_CHECKS, *ACTION_CHECKS, *TRIAL_CHECKS, *STEADY_CHECKS, *LEAP_CHECKS, *HIDDEN_CHECKS,

@@ -9,6 +9,7 @@ __all__ = ['HARDLY_BEGUN', 'UNMET', 'LARGE', 'SMALL', 'TASK_CHECKS', 'Finding', 
            'limit_as_end', 'end_as_limit', 'pays_for_ending', 'farmed_reward']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
+import html
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import itemgetter
@@ -18,6 +19,7 @@ import numpy as np
 
 from ...core.batch import columns, each
 from ...core.spaces import parts_of
+from .drawn import picture_of
 from .evidence import ending_rows, episodes_of, no_better
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #245913cf
@@ -30,7 +32,8 @@ class Finding:
     advice: str    # what to do about it
     weight: float  # 0 to 1: how likely it is that this alone keeps a run from learning
     changes: dict  # settings to try, {name: value}; empty where no setting helps
-    numbers: dict = field(default_factory=dict, compare=False, repr=False)     # {what: (n,)} that it is drawn by
+    numbers: dict = field(default_factory=dict, compare=False, repr=False)     # {what: (n,) or one} it is drawn by
+    limits: dict = field(default_factory=dict, compare=False, repr=False)      # {what: number} of what is usual
 
     @property
     def sentences(self):
@@ -39,6 +42,21 @@ class Finding:
 
     def __str__(self):
         return " ".join(self.sentences)
+
+    def _repr_html_(self):
+        "The same, with a picture of what was seen"
+        name, seen, *more = [html.escape(text) for text in (self.name.replace("_", " "), *self.sentences)]
+        picture = picture_of(self.numbers, self.limits) if self.numbers else ""
+        return f"<div class='rl-finding'><b>{name}</b><p>{seen}</p>{picture}<p>{'</p><p>'.join(more)}</p></div>"
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #eb4de1b9
+class Told(str):
+    "Words, with the numbers that they tell of"
+
+    def __new__(cls, words, numbers, limits={}):
+        told = super().__new__(cls, words)
+        told.shown = dict(numbers=numbers, limits=limits)
+        return told
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #0b8dd60b
 def all_steps(evidence):
@@ -99,8 +117,7 @@ def fines_alone(rew):
         "same_reward", f"all {len(rew):,} rewards were fines for the size of the action, and nothing else was paid",
         "the best that can be done is nothing at all, and that is what will be learned",
         "pay for what should be reached, or explore far more until it is reached",
-        weight=1., changes={},
-        numbers={"reward": rew})
+        weight=1., changes={}, numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #5e9f46b4
 def advice_for_same(rew,  # what each step is paid
@@ -129,8 +146,7 @@ def same_reward(evidence):
         "same_reward", f"all {len(rew):,} rewards were {rew[0]:.4g}, and no episode came to more than another",
         "whatever the agent does is worth the same, so there is nothing to learn from",
         advice_for_same(rew[0], all_rows(evidence, "term").any()),
-        weight=UNMET if rew[0] < 0 else 1., changes={},
-        numbers={"reward": rew})
+        weight=UNMET if rew[0] < 0 else 1., changes={}, numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #00229dab
 def rare_reward(evidence):
@@ -146,8 +162,7 @@ def rare_reward(evidence):
         "rare_reward", f"{rare} of {len(rew):,} rewards were not {usual:.4g}",
         "an update hardly ever sees the one step that would teach it something",
         "reward progress on the way, or take an algorithm that replays what it saw",
-        weight=.5, changes={},
-        numbers={"reward": rew})
+        weight=.5, changes={}, numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #5c0a1e77
 def reward_unit(nets):
@@ -180,8 +195,7 @@ def large_rewards(evidence):
         "the loss divides by their usual size here (normalize_reward); without that, gradients would be cut" if scaled
         else "the error of a value grows with its square, so its gradient drowns that of the policy and is cut",
         "divide rewards in the environment, or set normalize_reward where there is one",
-        weight=.3 if scaled else weight, changes=scaled_rewards(evidence),
-        numbers={"reward": rew})
+        weight=.3 if scaled else weight, changes=scaled_rewards(evidence), numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #8134d935
 SMALL = 5e-3    # the largest reward of a task whose rewards drown in the noise of the first values
@@ -196,8 +210,7 @@ def small_rewards(evidence):
         "small_rewards", f"no reward is farther than {largest:.2g} from 0",
         "what a network says before it has learned anything is larger, and so are the errors that it makes later",
         "multiply rewards in the environment, or set normalize_reward where there is one",
-        weight=.7, changes=scaled_rewards(evidence),
-        numbers={"reward": all_rows(evidence, "rew")})
+        weight=.7, changes=scaled_rewards(evidence), numbers={"reward": all_rows(evidence, "rew")})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #c12fbc17
 def named_part(seen, name):
@@ -215,6 +228,12 @@ def numbers_seen(evidence, which="obs"): # or next_obs
     for name in vector_names(evidence):
         of = [named_part(rows[which], name) for rows in all_steps(evidence)]
         yield name, np.concatenate(of)
+
+# %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #5061ac0b
+def first_numbers(column): # (n, ...), or several by name
+    "(n,) the first number of each"
+    numbers = next(columns(dict(column=column)))[1]
+    return numbers.reshape(len(numbers), -1)[:, 0]
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #39da2f4d
 def told_dims(name, dims):
@@ -297,8 +316,7 @@ def clipped_reward(evidence):
         "clipped_reward", f"{share:.0%} of the rewards of chance are {end:.4g}, and none lies beyond",
         "what is cut off is not told apart: there is nothing to climb where it begins",
         "is the reward clipped; divide it instead, or clip at a value that is hardly ever reached",
-        weight=.6, changes={},
-        numbers={"reward": rew})
+        weight=.6, changes={}, numbers={"reward": rew})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #fce046c5
 def f_statistic(outcome, # (n,)
@@ -400,7 +418,8 @@ def idle_actions(evidence):
         "can be seen to depend on the action that was taken",
         "an agent whose actions change nothing cannot get better",
         "is the action used in step, is it decoded and scaled as the space says, does it take effect within a step",
-        weight=.7, changes={})
+        weight=.7, changes={}, numbers={"F of what follows, by the action": effects_after(rows, 0).max(),
+                 "F of what went before": effects_after(rows, -1).max()}, limits={"seen from": 4.5})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #501e6fdb
 def shows_time(rows):
@@ -436,8 +455,7 @@ def limit_as_end(evidence):
         "a limit of time that is reported as an end teaches that nothing comes after it, which the observation does "
         "not show",
         "return truncated=True instead of terminated=True at the limit, or show the time that is left",
-        weight=.7, changes={},
-        numbers={"steps of an episode": length})
+        weight=.7, changes={}, numbers={"steps of an episode": length})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #2a36591c
 def end_as_limit(evidence):
@@ -453,8 +471,7 @@ def end_as_limit(evidence):
         "ended by the task",
         "where an episode is cut, what would have come after it is estimated and counted: a failure costs nothing then",
         "return terminated=True where the task is over, and truncated=True for limits of time alone",
-        weight=.9, changes={},
-        numbers={"steps of an episode": length})
+        weight=.9, changes={}, numbers={"steps of an episode": length})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #782264da
 def in_one_place(evidence):
@@ -483,8 +500,7 @@ def pays_for_ending(evidence):
         f"steps, those of chance {chance.length.mean():.0f}",
         "where steps cost and any end is an end, the quickest failure is the best that can be done",
         "if ending is a failure, it must cost more than going on; is the sign of the reward right",
-        weight=.5, changes={},
-        numbers={"steps, greedy": own.length, "steps, chance": chance.length})
+        weight=.5, changes={}, numbers={"steps, greedy": own.length, "steps, chance": chance.length})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #da060b1a
 def arrived_and_cut(evidence, best): # the largest reward
@@ -516,8 +532,7 @@ def farmed_reward(evidence):
         "where going on pays more than arriving, the best that can be done is never to arrive",
         "let arriving pay more than all steps that are left, or charge less for moving; where something on the way is "
         "paid again and again, pay for the difference of a potential instead (Ng et al., 1999)",
-        weight=.8, changes={},
-        numbers={"return, arrived": arrived, "return, cut": better})
+        weight=.8, changes={}, numbers={"return, arrived": arrived, "return, cut": better})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #e1130c01
 TASK_CHECKS = [same_reward, rare_reward, large_rewards, small_rewards, clipped_reward, idle_actions, limit_as_end,

@@ -27,7 +27,7 @@ from ...algos.td3 import Deterministic
 from ...buffers.off_policy import quantile_huber
 from ...core.batch import as_numpy
 from ...policies.heads import midpoints
-from .findings import Finding, reward_unit, reward_worth
+from .findings import Finding, Told, reward_unit, reward_worth
 from .updates import reads_plainly, wanted_in
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #5ca3fecd
@@ -180,7 +180,8 @@ def wrong_terms(gradient, terms): # (P,), [(Term, (P,)), …]
             wrong.append(f"{term.name}: {count:.3g} times instead of {term.counts:.3g}")
     if left > .01:
         wrong.append(f"{left:.0%} of its length is of none of its terms")
-    return "; ".join(wrong)
+    times = {f"{term.name}, times": count for (term, _), count in zip(terms, counts)}
+    return Told("; ".join(wrong), times | {"share of none of its terms": left})
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #442712d4
 def told_gradients(found, nets, distance=torch.square):
@@ -211,7 +212,7 @@ def other_gradient(evidence):
         "weights are moved for something else than the settings say, or the other way",
         "look at the sign, the weight and the rows of each term of the loss, and at what is detached; of a term that "
         "you added yourself this says nothing",
-        weight=.97, changes={})
+        weight=.97, changes={}, **told.shown)
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #20f4f9c7
 @torch.no_grad()

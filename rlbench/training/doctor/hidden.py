@@ -35,8 +35,7 @@ def not_a_number(evidence):
             "not_a_number", f"{where}{name.removeprefix('of ')} is not finite in {share:.0%} of the steps",
             "every number that is computed from it is none either, and one update spoils all weights",
             "look for a division by 0, a logarithm or a sensor that says nothing; rlbench.check_env(env) tries one out",
-            weight=1., changes={},
-            numbers={"is finite": np.isfinite(column).all(1).astype(float)})
+            weight=1., changes={}, numbers={"is finite": np.isfinite(column).all(1).astype(float)})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #19ecb27e
@@ -59,8 +58,7 @@ def frozen_observation(evidence):
         "where a new episode began",
         "whatever happens in an episode, the agent is shown how it began",
         "look at what step returns as its observation: is it a copy that nobody renews",
-        weight=.95, changes={},
-        numbers={"dimension 0": seen[0][:, 0]})
+        weight=.95, changes={}, numbers={"dimension 0": seen[0][:, 0]})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #dfd8eec5
 def nearest_steps(rows, names):
@@ -149,8 +147,7 @@ def noisy_reward(evidence):
         "explained by nothing that is seen or done",
         "many steps are needed until the mean of such rewards says anything",
         "take the noise out of the reward, or larger batches, more environments, a smaller learning rate",
-        weight=.75, changes={},
-        numbers={"reward": rows.rew})
+        weight=.75, changes={}, numbers={"reward": rows.rew})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #8c35c8ed
 def hidden_time(evidence):
@@ -165,8 +162,7 @@ def hidden_time(evidence):
         "what is seen and done does not",
         "two states look alike and are worth different amounts, which no value can learn",
         "show how much time is left, or do not pay for time",
-        weight=.75, changes={},
-        numbers={"reward": rows.rew})
+        weight=.75, changes={}, numbers={"reward": rows.rew})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #953c25cb
 def ends_by_chance(evidence):
@@ -188,7 +184,7 @@ def ends_by_chance(evidence):
         "does the environment end episodes for a reason that it does not show; a limit of time is truncated=True; do "
         f"states look the same that differ, of {len(rows.rew):,} observations {len(np.unique(rows.obs, axis=0)):,} "
         "are different",
-        weight=.65, changes={})
+        weight=.65, changes={}, numbers={"ends among neighbours of ends": alike, "ends among all states": often})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #0ed836d6
 def by_neighbours(known, y, x, nearest=5):
@@ -238,7 +234,9 @@ def hidden_state(evidence):
         "a part of the state is not shown, such as a velocity, so states that differ look the same",
         "show what is missing, or the last two observations (gymnasium.wrappers.FrameStackObservation), or take a "
         "policy with a memory",
-        weight=.85, changes={})
+        weight=.85, changes={},
+        numbers={"left open by what is seen": now[worst], "and by the step before": both[worst]},
+        limits={"much from": .8})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #a6c34812
 def in_proportion(evidence,
@@ -330,8 +328,7 @@ def reward_of_before(evidence, most=5):
         "an action is paid for what an earlier one brought about, and is blamed for it",
         "does step return the reward of this step, or keep it back; if it must, show the last actions, or take longer "
         "returns (gae_lambda, n_step)",
-        weight=.8, changes={},
-        numbers={"share left open, by steps before": np.array(left)})
+        weight=.8, changes={}, numbers={"share left open, by steps before": np.array(left)})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #48bbd306
 def paid_score(evidence):
@@ -352,8 +349,7 @@ def paid_score(evidence):
         f"{len(kinds)}, as the first reward of an episode does: they look like a score that is kept up to now",
         "what was done early is paid for again in every step after it, and steps that bring nothing look good",
         "pay what a step adds to the score: the score after it less the score before it",
-        weight=.85, changes={},
-        numbers={"reward": rows.rew, "what a step adds": gains})
+        weight=.85, changes={}, numbers={"reward": rows.rew, "what a step adds": gains})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #f299b891
 SOON = 15   # steps that are too few for most tasks
@@ -413,8 +409,7 @@ def hasty_limit(evidence):
         "states that lie further away are never seen, and all values are guesses of what would come after",
         "a longer max_episode_steps; is a count of steps set back by reset; what step says about the end (terminated, "
         "truncated); does one step last far too long",
-        weight=.9 if at_once else .7, changes={},
-        numbers={"steps of an episode": length})
+        weight=.9 if at_once else .7, changes={}, numbers={"steps of an episode": length})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #c0b8dc7a
 def changed_world(evidence):
@@ -432,8 +427,7 @@ def changed_world(evidence):
         f"{most:.4g}, and of {len(fresh)} in a fresh environment {better:.0%} came to more",
         "the environment is not what it was when the run began, and nothing can be learned in it any more",
         "does a lesson, a clock or a wear go on from episode to episode; is all set back by reset that step changes",
-        weight=.9, changes={},
-        numbers={"return in a fresh environment": fresh})
+        weight=.9, changes={}, numbers={"return in a fresh environment": fresh})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #b3605218
 MANY_STEPS = 1500   # of each environment; the longest episodes that are usual have a thousand
@@ -470,7 +464,7 @@ def no_end(evidence):
         "nothing begins anew: who is stuck stays stuck, states of the beginning are hardly ever seen again, and there "
         "is no return to go by",
         "end episodes where the task is over, or set max_episode_steps; a task that is meant to go on for ever may",
-        weight=.72, changes={})
+        weight=.72, changes={}, numbers={"steps of an episode": length}, limits={"very many": MANY_STEPS})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #4abd4d4b
 def nothing_reached(evidence):
@@ -486,7 +480,7 @@ def nothing_reached(evidence):
         f"than {least:.4g}",
         "whatever is done costs the same, but for what costs even more, so there is nothing to learn but to avoid that",
         "does reaching the goal end the episode (terminated=True), or pay; can it be reached within the limit of steps",
-        weight=.72, changes={})
+        weight=.72, changes={}, numbers={"reward": rew}, limits={"the best": least})
 
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #dab4a876

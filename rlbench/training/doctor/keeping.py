@@ -137,7 +137,7 @@ def other_memory(evidence):
         "what is learned from never took place",
         "look at how rows are stored: before or after the step, of which environment, the action that was taken, the "
         "final observation where an episode ended",
-        weight=1., changes={})
+        weight=1., changes={}, numbers={f"{name}, share that is wrong": share for name, share in wrong.items()})
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #431b0eef
 def wrong_way(algo, ways): # [(share, left over), …] of updates
@@ -163,11 +163,13 @@ def other_follower(evidence):
     told = {slow: wrong_way(evidence.algo, ways) for slow, ways in found.followed.items()} if found else {}
     told = {slow: words for slow, words in told.items() if words}
     if not told: return None
+    share, left = np.array(found.followed[next(iter(told))]).T
     return Finding(
         "other_follower", "; ".join(f"{slow} {words}" for slow, words in told.items()),
         "targets come from networks that change as fast as those that learn, or never, or are others altogether",
         "look at what follows an update: which network takes over from which, how much (tau), and how often",
-        weight=.96, changes={})
+        weight=.96, changes={}, numbers={"share of the way, by update": share, "left over": left},
+        limits={"tau": getattr(evidence.algo, "tau", 1.)})
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #e45decd0
 @torch.no_grad()
@@ -198,7 +200,8 @@ def wrong_iteration(evidence):
         f"actions correlate by {together:.2f} with their advantages",
         "what turned out well is made rarer",
         "look at the sign of what the policy climbs, in the loss and in whatever follows it",
-        weight=.95, changes={})
+        weight=.95, changes={},
+        numbers={"change of ln p, by rising advantage": found[0][np.argsort(found[1])]}, limits={"none": 0.})
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #85e89544
 def uphill(evidence):

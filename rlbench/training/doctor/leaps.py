@@ -43,8 +43,7 @@ def spiky_observation(evidence):
             "a single such step is a gradient larger than all others, and running means and deviations are of spikes",
             "is a sensor read before it is ready, a number divided by almost 0, a unit mistaken now and then; clip "
             "observations to what is possible, or leave such readings out",
-            weight=.97, changes={},
-            numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
+            weight=.97, changes={}, numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #aa6b7a27
@@ -76,8 +75,7 @@ def wrapped_observation(evidence):
             f"range to the other at once, {often.max()} times in {len(rows.rew):,} steps, and else moves little",
             "two states that are next to each other look as different as can be",
             "show an angle by its sine and cosine; is a number kept in too few bits (uint8), or taken modulo another",
-            weight=.7, changes={},
-            numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
+            weight=.7, changes={}, numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #363d4024
@@ -109,8 +107,7 @@ def dead_end(evidence):
             f"{inside.rew[0]:.3g} is paid for each",
             "steps after that are lost, and the memory is full of them",
             "end the episode there (terminated), or make a way out; a smaller max_episode_steps loses less",
-            weight=.96, changes={},
-            numbers={"reward": rows.rew})
+            weight=.96, changes={}, numbers={"reward": rows.rew})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #3bc0c876
@@ -170,13 +167,14 @@ def lagging_sensor(evidence):
     for name in vector_names(evidence):
         late = late_dims(evidence, name)
         if not late: continue
+        dim = next(iter(late))
         return Finding(
             "lagging_sensor", f"dimension {told_dims(name, late)} of the observation stands still for the first "
             f"{max(late.values())} steps of every episode, and moves as the others say of so many steps before",
             "what is seen together was never there together, and the agent acts on what is past",
             "is a sensor slower than the others, is a number filtered or queued on its way; show all of one moment, or "
             "show the last actions, or take a policy with a memory",
-            weight=.8, changes={})
+            weight=.8, changes={}, numbers={f"dimension {dim}": named_part(evidence.chance.obs, name)[:100, dim]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #c1f74168

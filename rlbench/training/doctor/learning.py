@@ -23,7 +23,8 @@ from ...core.batch import Batch, as_numpy
 from ...core.schedules import Schedule
 from ..actor import to_tensors
 from .evidence import beliefs, episodes_of, known_returns, no_better
-from .findings import SMALL, Finding, all_rows, is_table, reward_unit, reward_worth, seen_whole
+from .findings import SMALL, Finding, Told, all_rows, is_table, seen_whole
+from .findings import reward_unit, reward_worth
 from .sight import each_by_itself
 from ..meanings import MEANINGS
 
@@ -47,7 +48,8 @@ def no_updates(evidence):
         "no_updates", f"{evidence.trainer.steps:,} steps and not one update",
         "nothing was learned, whatever the returns do",
         "wait for learning_starts steps or for a whole rollout, or make them smaller",
-        weight=1., changes=back_to_default(evidence, "learning_starts", "n_steps"))
+        weight=1., changes=back_to_default(evidence, "learning_starts", "n_steps"),
+        numbers={"steps": evidence.trainer.steps, "updates": 0})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #6e297094
 def standing_still(evidence):
@@ -61,7 +63,8 @@ def standing_still(evidence):
         "standing_still", f"the last gradient was {max(norms):.2g} long, at a learning rate of {max(rates):.2g}",
         "weights do not move, so every update leaves all as it was",
         "is the loss cut off from the networks (detach), has a schedule of the rate come to its end",
-        weight=1., changes=back_to_default(evidence, "lr"))
+        weight=1., changes=back_to_default(evidence, "lr"),
+        numbers={"length of the last gradient": max(norms), "learning rate": max(rates)})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #f1ec244b
 LEARNING_PARTS = ("policy", "value", "q", "critic", "target", "target_policy")
@@ -94,7 +97,8 @@ def untouched_weights(evidence):
         "they were before the first",
         "no gradient reaches them, or nobody renews them, so whatever depends on them has learned nothing",
         "are they in a group of an optimiser, is a loss detached or its weight 0, is a target network renewed",
-        weight=.9, changes=back_to_default(evidence, "vf_coef", "tau"))
+        weight=.9, changes=back_to_default(evidence, "vf_coef", "tau"),
+        numbers={f"change of {name}": float((now[name] - then[name]).norm()) for name in [*still, *due]})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #7ee56d91
 def alike_critics(evidence):
@@ -110,7 +114,7 @@ def alike_critics(evidence):
         "alike_critics", f"{q.shape[1]} critics say the same of all {len(q)} rows of the last update",
         "the lowest of several is no more careful than one of them, and values are over-estimated",
         "are their first weights drawn apart; is it one network that is asked twice",
-        weight=.85, changes={})
+        weight=.85, changes={}, numbers={"critic 0": q[:, 0], "critic 1": q[:, 1]})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #9162e608
 RATES = ("lr", "critic_lr", "judge_lr")
@@ -133,13 +137,15 @@ def strange_rate(evidence):
         strange = {name: ratio for name, ratio in strange.items() if ratio < 1 or getattr(evidence.algo, name) > 1}
     if not strange: return None
     name, ratio = next(iter(strange.items()))
+    now = getattr(evidence.algo, name)
     much = f"{ratio:,.0f} times" if ratio > 1 else f"1/{1 / ratio:,.0f} of"
     return Finding(
         "strange_rate",
-        f"the learning rate {name} is {getattr(evidence.algo, name):.2g}, {much} its default",
+        f"the learning rate {name} is {now:.2g}, {much} its default",
         "too large a step throws away what was learned before, too small a one learns nothing in the time there is",
         f"go back to {name}={default_of(evidence.algo, name)}",
-        weight=.8, changes=back_to_default(evidence, *strange))
+        weight=.8, changes=back_to_default(evidence, *strange), numbers={name: now, "by default": now / ratio},
+        limits={"strange beyond": now / ratio * (20 if ratio > 1 else slow)})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #ccad3dea
 def outcomes_differ(rows):
@@ -164,7 +170,8 @@ def heavy_decay(evidence):
         "heavy_decay", f"the optimiser's weight decay is {told}",
         "weights are pulled back to 0 faster than a loss moves them, so all states look alike",
         "leave it at 0, or at .01 where it is wanted",
-        weight=.9, changes={})
+        weight=.9, changes={},
+        numbers={f"decay of {name}": pull for name, pull in heavy.items()}, limits={"bearable": PULLED})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #4da19e4f
 FIRMLY = .9     # of the likeliest action, in the mean
@@ -199,15 +206,18 @@ def wild_words(evidence, nets):
     obs = to_tensors(evidence.chance.obs, device)
     sure = sure_at_first(algo, nets, obs) if algo.on_policy else 0.
     if sure >= FIRMLY:
-        return f"the likeliest action had a probability of {sure:.1%} in the mean"
+        return Told(f"the likeliest action had a probability of {sure:.1%} in the mean",
+                    {"probability of the likeliest": sure}, {"sure from": FIRMLY})
     paid = np.abs(all_rows(evidence, "rew")).max()
     most = np.abs(seen_whole(evidence).ret).max(initial=paid)
     size = first_size(algo, nets, obs)
     if size > max(5., most):
-        return f"states were worth {size:.3g}, and no episode came to more than {most:.3g}"
+        return Told(f"states were worth {size:.3g}, and no episode came to more than {most:.3g}",
+                    {"worth of a state": size, "the most that an episode came to": most})
     spread = first_spread(algo, nets, evidence.spec.observation_space, device)
     if spread <= 10 * max(1., paid): return ""
-    return f"values of observations of size 1 differed by {spread:.3g}, and no step paid more than {paid:.3g}"
+    return Told(f"values of observations of size 1 differed by {spread:.3g}, and no step paid more than {paid:.3g}",
+                {"values differ by": spread, "the most that a step paid": paid})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #f06f363c
 def wild_start(evidence):
@@ -222,7 +232,7 @@ def wild_start(evidence):
         "a policy that is sure before it has learned tries nothing, and what large first weights say has to be "
         "unlearned first",
         "smaller first weights, above all in the last layer (.01 for a policy)",
-        weight=.92, changes={})
+        weight=.92, changes={}, **said.shown)
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #f29ea180
 def last_alone(evidence):
@@ -238,7 +248,8 @@ def last_alone(evidence):
         "others like them that led elsewhere",
         "a value should be the mean of what may come, and jumps with each step instead",
         f"go back to lr={default_of(evidence.algo, 'lr')}, or let it fall",
-        weight=.8, changes=back_to_default(evidence, "lr"))
+        weight=.8, changes=back_to_default(evidence, "lr"),
+        numbers={"lr": rate, "share with other outcomes": share}, limits={"few": .2})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #9f4ce40b
 def short_sight(evidence):
@@ -297,8 +308,7 @@ def past_the_end(evidence):
         f"{np.median(apart):.3g} from their reward",
         "the value of what would come after an end is counted, so ending costs nothing",
         "multiply what follows by (1 - term); only the task's own end counts, not a limit of time",
-        weight=1., changes={},
-        numbers={"target": target[term], "reward": rew[term]})
+        weight=1., changes={}, numbers={"target": target[term], "reward": rew[term]})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #c40522d2
 def price_of_entropy(evidence):
@@ -372,8 +382,7 @@ def blind_critic(evidence):
         "blind_critic", f"values explain {explained:.2f} of the variance of returns; 1 is all, 0 is that of a constant",
         why,
         "a larger vf_coef or critic_lr, normalised observations, more steps",
-        weight=.35, changes={},
-        numbers={"value": values[which], "return": ret})
+        weight=.35, changes={}, numbers={"value": values[which], "return": ret})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #ba4088c9
 def usual_sum(rows, gamma):
@@ -395,7 +404,8 @@ def swollen_unit(evidence):
         "swollen_unit", f"rewards are divided by {unit:.3g} here, and their discounted sums come to {today:.3g}",
         "a guess that is off by a tenth of such a unit is off by as much as there is to be had",
         "are rewards scaled by a wrapper too? its first ones may be hundreds of times as large: leave one of both out",
-        weight=.6, changes=dict(normalize_reward=False))
+        weight=.6, changes=dict(normalize_reward=False),
+        numbers={"rewards are divided by": unit, "their sums come to": today}, limits={"too much from": 3 * today})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #5efff040
 def short_memory(evidence):
@@ -410,8 +420,7 @@ def short_memory(evidence):
         "short_memory", f"the memory holds {held:,} steps, and an episode has {np.mean(lengths):.0f}",
         "minibatches are of the last few episodes, all alike, and what was learned before is forgotten",
         "a larger buffer_size",
-        weight=.7, changes=back_to_default(evidence, "buffer_size"),
-        numbers={"steps of an episode": np.array(lengths)})
+        weight=.7, changes=back_to_default(evidence, "buffer_size"), numbers={"steps of an episode": np.array(lengths)})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #4f5a88ab
 def stale_target(evidence):
@@ -429,7 +438,9 @@ def stale_target(evidence):
         "stale_target", f"{seen}, and there were {updates:,} updates",
         "values are learned from the guesses of a network that has learned next to nothing",
         "a shorter target_update_interval, or a larger tau",
-        weight=.7, changes=back_to_default(evidence, "target_update_interval", "tau"))
+        weight=.7, changes=back_to_default(evidence, "target_update_interval", "tau"),
+        numbers={"updates": updates, "times that a target was renewed": times * (tau or 1)},
+        limits={"too seldom below": 3 if stale else 1})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #dbd4e020
 def too_short(evidence):

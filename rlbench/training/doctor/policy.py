@@ -21,7 +21,7 @@ from ...policies.exploration import Exploring
 from ...policies.networks import Perceptron
 from ..actor import to_tensors
 from .evidence import episodes_of, last_returns, no_better
-from .findings import Finding, all_steps, is_table, scaled_rewards
+from .findings import Finding, all_steps, first_numbers, is_table, scaled_rewards
 from .learning import back_to_default, default_of, price_of_entropy
 from ..meanings import MEANINGS
 
@@ -88,8 +88,7 @@ def same_everywhere(evidence):
         f"{probs.std(0).max():.1g}",
         "the policy does not see where it is",
         "are observations scaled, does the network read them, is the learning rate too small",
-        weight=.65, changes=back_to_default(evidence, "lr"),
-        numbers={"probability of the first action": probs[:, 0]})
+        weight=.65, changes=back_to_default(evidence, "lr"), numbers={"probability of the first action": probs[:, 0]})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #be634229
 def bearable_entropy(evidence):
@@ -110,7 +109,8 @@ def kept_random(evidence):
         "kept_random", f"the weight of entropy, ent_coef, is {now:g}; by default it is {usual or 'found by itself'}",
         "undecided is worth more than well paid, so the policy stays undecided",
         f"go back to ent_coef={usual}",
-        weight=.7, changes=back_to_default(evidence, "ent_coef"))
+        weight=.7, changes=back_to_default(evidence, "ent_coef"),
+        numbers={"ent_coef": now}, limits={"bearable": bearable_entropy(evidence)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #9bcf81b1
 @torch.no_grad()
@@ -148,7 +148,8 @@ def dead_units(evidence):
             "dead_units", f"{100 * max(shares):.0f} % of the units in a layer of {name} give the same for all states",
             "what they could say of a state is lost, and no gradient brings them back",
             "a smaller learning rate, scaled observations; where it is the critic, smaller rewards",
-            weight=.7, changes=unheard or back_to_default(evidence, "lr"))
+            weight=.7, changes=unheard or back_to_default(evidence, "lr"),
+            numbers={f"share in layer {i} of {name}": share for i, share in enumerate(shares)}, limits={"bearable": .5})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #b2d81c22
@@ -202,7 +203,7 @@ def no_exploration(evidence):
         "no_exploration", f"exploration stands at {name} = {size:g} after {evidence.trainer.steps:,} steps",
         "an action that looked bad once is never tried again",
         f"let {name} fall more slowly, and not to 0",
-        weight=.6, changes=back_to_default(evidence, name))
+        weight=.6, changes=back_to_default(evidence, name), numbers={name: size}, limits={"next to nothing": .002})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #8c7f9042
 ANYTHING = dict(epsilon=.5, exploration_noise=1.)  # from there on what is done is mostly chance
@@ -228,7 +229,8 @@ def only_exploration(evidence):
         "updates",
         "returns are those of chance, whatever was learned, and states that a good policy reaches are never seen",
         f"let {name} fall faster",
-        weight=.6, changes=back_to_default(evidence, name))
+        weight=.6, changes=back_to_default(evidence, name),
+        numbers={name: size}, limits={"just anything from": ANYTHING[name]})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #485bef17
 @torch.no_grad()
@@ -282,8 +284,7 @@ def acts_otherwise(evidence):
         why,
         "look at act: is the noise used, is epsilon asked for in the right sense, does chance decide between actions "
         "of equal value, is the action changed after that",
-        weight=.9, changes={},
-        numbers={"probability of the likeliest action": probs.max(1)})
+        weight=.9, changes={}, numbers={"probability of the likeliest action": probs.max(1)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #1af1996c
 @torch.no_grad()
@@ -318,7 +319,7 @@ def answers_otherwise(evidence):
         "what is learned is not what is done: training goes on with an old policy, or a test is of another one",
         "does who acts get the newest weights; is it shown the same observations in training and in a test, with the "
         "same normalisation",
-        weight=.93, changes={})
+        weight=.93, changes={}, numbers={"share of other answers": apart}, limits={"bearable": FALLEN_BACK})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #7b75505b
 @torch.no_grad()
@@ -347,7 +348,8 @@ def same_noise(evidence):
         "without noise",
         "in a state one action is tried again and again, so what looks random explores nothing",
         "is a generator of random numbers made or seeded anew in every step; make it once, at the start",
-        weight=.95, changes={})
+        weight=.95, changes={}, numbers={"drawn": first_numbers(first), "drawn again": first_numbers(again),
+                 "without noise": first_numbers(calm)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #d683761f
 @torch.no_grad()
@@ -368,7 +370,8 @@ def tries_nothing(evidence):
         "whatever is not done already is never tried, so nobody finds out that it is better",
         "is noise added in training (exploration_noise, epsilon, a distribution that is drawn from), and is it large "
         "enough (sigma0, where layers are noisy)",
-        weight=.75, changes=back_to_default(evidence, "exploration_noise", "epsilon", "sigma0"))
+        weight=.75, changes=back_to_default(evidence, "exploration_noise", "epsilon", "sigma0"),
+        numbers={"action in training": first_numbers(rows.act), "without noise": first_numbers(act)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #6e989601
 def empty_memory(evidence):
@@ -382,7 +385,7 @@ def empty_memory(evidence):
         "empty_memory", f"what is carried from step to step was the same in all {len(rows.rew):,} steps",
         "a policy with a memory that is emptied in every step sees no more than one without",
         "does act give back what it carries on, and is it emptied at the beginning of an episode only",
-        weight=.9, changes={})
+        weight=.9, changes={}, numbers={"what is carried, number 0": first_numbers(rows.carry)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #58a8d62d
 def share_at_bounds(act,  # (n, ...)
@@ -426,8 +429,7 @@ def greedy_is_worse(evidence):
         "greedy_is_worse", f"greedy episodes return {greedy.mean():.4g}, exploring ones {exploring.mean():.4g}",
         "the likeliest action is not the best one: chance gets the policy out of where it would stay for ever",
         f"train longer, {less}or evaluate as it acts in training",
-        weight=.45, changes={},
-        numbers={"return, greedy": greedy, "return, exploring": exploring})
+        weight=.45, changes={}, numbers={"return, greedy": greedy, "return, exploring": exploring})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #74ae0d42
 def seed_spread(evidence):
@@ -447,8 +449,7 @@ def seed_spread(evidence):
         "one run is one draw: what it reaches, or fails to reach, says little about its settings",
         "compare settings over five seeds or more and by intervals; where some seeds fail, more exploration or a "
         "smaller learning rate",
-        weight=.4, changes={},
-        numbers={f"return, seed {seed}": ret for seed, ret in runs.items()})
+        weight=.4, changes={}, numbers={f"return, seed {seed}": ret for seed, ret in runs.items()})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #b202e77d
 POLICY_CHECKS = [settled_early, same_everywhere, kept_random, dead_units, too_far, clipped_away, no_exploration,

@@ -74,12 +74,13 @@ def other_pushes(evidence):
     push = push_of_actions(found.learner.algo, found.nets, found.batch)
     told = "" if push is None else told_pushes(as_numpy(push), found)
     if not told: return None
+    ret = followed(found.learner.memory, as_numpy(found.batch.index), evidence.algo.gamma)
     return Finding(
         "other_pushes", f"a loss pushes the actions of {len(push):,} rows {told}",
         "actions do not become likelier because they led to more, so nothing is learned from what they led to",
         "follow one row: its return ends with its episode and is that of its own environment, its weight meets its own "
         "log-probability (B,) and no column (B, 1), and the loss is minus their product",
-        weight=.95, changes={})
+        weight=.95, changes={}, numbers={"push": as_numpy(push), "sum of the rewards that followed": ret})
 
 # %% ../../../nbs/6_training/638_doctor/76_pushes.ipynb #a2d491fb
 PUSH_CHECKS = [other_pushes]

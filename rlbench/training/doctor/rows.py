@@ -15,7 +15,7 @@ import torch
 from ...buffers.returns import n_step
 from ...core.batch import Batch, as_numpy, each
 from ..actor import to_tensors
-from .findings import Finding, all_steps
+from .findings import Finding, Told, all_steps, first_numbers
 from .hidden import by_neighbours, foretold
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #2c81b84b
@@ -47,6 +47,10 @@ def columns_apart(data, again, names):
     wrong = [name for name in apart if apart[name]]
     return wrong, ", ".join(f"{name} in {apart[name]:.0%} of the rows" for name in wrong)
 
+def beside(name, **both):
+    "{what: (n,)} the first numbers of a column in two batches"
+    return {f"{name}, {how}": first_numbers(rows[name]) for how, rows in both.items()}
+
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #6529fd73
 SLIPS = dict(
     obs="states are put down to other rows",
@@ -69,7 +73,7 @@ def other_rows(evidence):
     return Finding(
         "other_rows", f"what is learned from is not what the memory holds: {told}", SLIPS[wrong[0]],
         "look at what the algorithm does to its rows: a sign, another order, a row before or after",
-        weight=1., changes={})
+        weight=1., changes={}, numbers=beside(wrong[0], learned=data, stored=rows))
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #3785efc8
 def returns_again(evidence):
@@ -104,7 +108,7 @@ def other_returns(evidence):
     return Finding(
         "other_returns", f"targets are not made of what the memory holds: {told}", RETURN_SLIPS[wrong[0]],
         "look at how rewards of n steps are summed; what follows counts gamma to the power n, and 0 after an end",
-        weight=1., changes={})
+        weight=1., changes={}, numbers=beside(wrong[0], learned=evidence.rehearsal.data, stored=again))
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #d8010ccc
 def unevenness(places): # (n,) from 0 to 1
@@ -168,7 +172,7 @@ def odd_draw(evidence):
         "odd_draw", told,
         "most of what was seen is never learned from, or a policy learns from what another one did",
         "look at how rows are drawn: from all that is stored, by other random numbers each time; of a rollout each row",
-        weight=.95, changes={})
+        weight=.95, changes={}, numbers={"age of a row that is drawn": evidence.rehearsal.learner.memory.age(index)})
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #77d33543
 def told_priorities(learner):
@@ -180,7 +184,9 @@ def told_priorities(learner):
         return ""
     p = learner.own["priorities"].asked(as_numpy(index))
     together = max(alike_in_logs(p, np.abs(one)) for one in errors)
-    return f"priorities of the last rows correlate by {together:.2f} with their errors" if together < .3 else ""
+    if together >= .3: return ""
+    return Told(f"priorities of the last rows correlate by {together:.2f} with their errors",
+                {"priority": p, "size of the error": np.abs(errors[0])})
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #78c76127
 def told_weights(found):
@@ -191,9 +197,10 @@ def told_weights(found):
     weight = as_numpy(weight)
     p = found.learner.own["priorities"].asked(as_numpy(found.data.index))
     together = alike_in_logs(weight, p)
+    told = f"weights of rows correlate by {together:.2f} with their priorities" if together > .3 else ""
     if weight.max() > 1.01:
-        return f"weights of rows reach {weight.max():.3g}, and 1 is the most there should be"
-    return f"weights of rows correlate by {together:.2f} with their priorities" if together > .3 else ""
+        told = f"weights of rows reach {weight.max():.3g}, and 1 is the most there should be"
+    return Told(told, {"weight": weight, "priority": p}, {"the most": 1.})
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #92af2dfb
 def odd_priorities(evidence):
@@ -207,7 +214,7 @@ def odd_priorities(evidence):
         "rows that teach nothing are drawn often, or what is drawn often counts too much",
         "after an update the priorities of its rows are their errors; weights are (rows times chance) to the power "
         "-beta, over the largest",
-        weight=.8, changes={})
+        weight=.8, changes={}, **told.shown)
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #7692619c
 def given_rows(evidence, most=1000):
@@ -283,7 +290,9 @@ def other_data(evidence):
         "what is learned from did not happen, or happened somewhere else",
         "are columns of the data in one order, each row with its own action, reward and next observation; are they "
         "scaled as the world is",
-        weight=.95, changes={})
+        weight=.95, changes={},
+        numbers={"paid otherwise": paid, f"number {np.argmax(seen)} changed otherwise": max(seen)},
+        limits={"bearable": .2})
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #d44039ff
 def aimless_data(evidence):
@@ -296,7 +305,7 @@ def aimless_data(evidence):
         "aimless_data", f"of {len(rows.obs):,} given rows, what was seen leaves {min(left, 1):.0%} of acts open",
         "there is nothing to copy but how often each action was taken",
         "does each row have its own action; was it somebody who acts by what is seen",
-        weight=.9, changes={})
+        weight=.9, changes={}, numbers={"share left open": min(left, 1)}, limits={"too much": .95})
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #35b8dc33
 ROW_CHECKS = [other_rows, other_returns, odd_draw, odd_priorities, other_data, aimless_data]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...algos.sac import wanted_entropies
 from ...core.schedules import Schedule
-from .findings import Finding, all_rows, seen_whole
+from .findings import Finding, Told, all_rows, seen_whole
 from .learning import back_to_default, default_of
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #6ebac9f4
@@ -122,7 +122,8 @@ def strange_setting(evidence):
     return Finding(
         "strange_setting", f"far from usual: {'; '.join(told)}", usual.small if factor < 1 else usual.large,
         f"go back to {', '.join(f'{name}={value!r}' for name, value in changes.items()) or 'more environments'}",
-        weight=.8, changes=changes)
+        weight=.8, changes=changes, numbers={f"{name}, over its default": times for name, times in strange.items()},
+        limits={"usual from": usual.low, "up to": usual.high})
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #f1abc7ad
 def long_sight(evidence):
@@ -140,7 +141,7 @@ def long_sight(evidence):
         f"the longest was cut after {longest:,}",
         "what follows is always added to a value, so values grow for as long as one learns, and errors with them",
         f"go back to gamma={default_of(evidence.algo, 'gamma')}",
-        weight=.7, changes=changes)
+        weight=.7, changes=changes, numbers={"weight of a reward after so many steps": gamma ** np.arange(longest)})
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #2fe50cec
 def wanted_too(evidence):
@@ -149,14 +150,16 @@ def wanted_too(evidence):
     space = evidence.spec.action_space
     one = isinstance(space, gym.spaces.Discrete) or isinstance(space, gym.spaces.Box) and space.is_bounded()
     if not hasattr(algo, "target_entropy") or not one: return ""
-    if algo.ent_coef == 0: return "the price of entropy, ent_coef, is 0"
+    if algo.ent_coef == 0:
+        return Told("the price of entropy, ent_coef, is 0", {"ent_coef": 0.})
     if algo.target_entropy is None or algo.ent_coef is not None: return ""
     usual, = wanted_entropies(space, .5, None)
     size = math.prod(space.shape) if space.shape else usual       # of the usual range, above it and below
     most = usual + size * (1 + math.log(2) if space.shape else 1)
     flat = most - size / 2 if space.shape else most               # above it hardly an action is likelier than others
     if usual - 10 * size <= algo.target_entropy <= flat: return ""
-    return f"target_entropy is {algo.target_entropy:g}, {usual:.2g} is usual and {most:.2g} the most there is"
+    return Told(f"target_entropy is {algo.target_entropy:g}, {usual:.2g} is usual and {most:.2g} the most there is",
+                {"target_entropy": algo.target_entropy, "usual": usual}, {"the most": most})
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #05fc117b
 def strange_entropy(evidence):
@@ -168,7 +171,7 @@ def strange_entropy(evidence):
         "strange_entropy", told,
         "what a policy is paid for trying things out grows until nothing else counts, or is nothing",
         f"go back to {', '.join(f'{name}={value!r}' for name, value in changes.items())}",
-        weight=.7, changes=changes)
+        weight=.7, changes=changes, **told.shown)
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #8e71cfd6
 FAR_AWAY = 500.      # steps' pay: far more than most episodes come to
@@ -185,7 +188,7 @@ def far_start(evidence):
     return Finding(
         "far_start", f"values begin at {start:g}, and a step is mostly paid {usual:.3g}", why,
         f"go back to initial={changes['initial']:g}",
-        weight=.8, changes=changes)
+        weight=.8, changes=changes, numbers={"values begin at": start, "a step is paid": usual})
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #42d56eee
 SETTING_CHECKS = [strange_setting, long_sight, strange_entropy, far_start]

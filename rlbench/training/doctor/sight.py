@@ -22,8 +22,9 @@ import torch
 
 from ...core.spaces import parts_of
 from .evidence import no_better
-from .findings import Finding, acts_shown, all_rows, all_steps, at_walls, idle_actions, is_varied
-from .findings import ages, named_part, numbers_seen, seen_whole, told_dims, within_episodes
+from .findings import Finding, Told, acts_shown, ages, all_rows, all_steps, at_walls
+from .findings import idle_actions, is_varied, named_part, numbers_seen
+from .findings import seen_whole, told_dims, within_episodes
 from .hidden import ends_by_chance, foretold, hidden_state
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #128f2def
@@ -76,26 +77,27 @@ def dead_observation(evidence):
             f"{'changed' if blank else 'did not change'} in {len(seen):,} steps",
             "what does not change tells the agent nothing about where it is",
             "look at what the environment returns as its observation: is it copied, is it scaled to nothing",
-            weight=.9, changes={},
-            numbers={f"dimension {still[0]}": seen[:, still[0]]})
+            weight=.9, changes={}, numbers={f"dimension {still[0]}": seen[:, still[0]]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #aef3317f
 def dead_dims(evidence):
-    "(what they are, their numbers) of planes or dimensions that never change, where they are some of several"
+    "(what they are, which, (n, D) of all) of planes or dimensions that never change, where they are some of several"
     dead = planes_of(evidence)
     if len(dead):
-        return "plane", np.flatnonzero(dead) if .25 <= dead.mean() < 1 else []
+        axis = 1 + int(np.argmin(evidence.chance.obs.shape[1:]))
+        light = evidence.chance.obs.mean(tuple({1, 2, 3} - {axis}))
+        return "plane", np.flatnonzero(dead) if .25 <= dead.mean() < 1 else [], light
     for name, seen in numbers_seen(evidence):
         still = stands_still(seen)
         if 0 < still.mean() < .5:
-            return f"dimension {name}".strip(), np.flatnonzero(still)
-    return "dimension", []
+            return f"dimension {name}".strip(), np.flatnonzero(still), seen
+    return "dimension", [], None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #e953b8a4
 def dead_part(evidence):
     "Some of what is shown never changes, and something seems to be missing"
-    what, dims = dead_dims(evidence)
+    what, dims, seen = dead_dims(evidence)
     if not len(dims) or what != "plane" and idle_actions(evidence):
         return None                                       # what nobody moves stands still
     missed = no_better(evidence) or ends_by_chance(evidence) or hidden_state(evidence)
@@ -105,7 +107,8 @@ def dead_part(evidence):
         f"{len(all_rows(evidence, 'rew')):,} steps, and the agent does not see all that it would have to know",
         "what it should show, a policy has to do without",
         "is a sensor off, is a part of the observation never filled in, or scaled to nothing",
-        weight=.8, changes={})
+        weight=.8, changes={},
+        numbers={f"{what} {i}": seen[:100, i] for i in (dims[0], np.setdiff1d(np.arange(seen.shape[1]), dims)[0])})
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #af32341f
 TOO_WIDE = 30.  # means and deviations above this saturate a network's first layer
@@ -169,8 +172,7 @@ def clipped_observation(evidence):
             f"largest value that it has in {share.max():.0%} of the steps",
             "beyond that all states look alike, so the agent does not see how far it has gone",
             "let observations have their whole range: where are they clipped, is a sensor at its limits",
-            weight=.75, changes={},
-            numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
+            weight=.75, changes={}, numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #e9aec907
@@ -224,7 +226,8 @@ def copied_part(evidence):
             f"all {len(seen):,} steps",
             "one of them says nothing, and what it should show instead, a policy has to do without",
             "is a column filled from the wrong place; where both are meant, leave one out",
-            weight=.6 if no_better(evidence) else .4, changes={})
+            weight=.6 if no_better(evidence) else .4, changes={},
+            numbers={f"dimension {i}": seen[:100, i] for i in (dim, known)})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #c813d3ac
@@ -280,8 +283,7 @@ def noisy_observation(evidence):
             "with what they showed a step before",
             "an observation that is nothing but noise does not say where the agent is",
             "look at what the environment returns as its observation: is it of this state, of this environment",
-            weight=.9, changes={},
-            numbers={"dimension 0": seen[:, 0]})
+            weight=.9, changes={}, numbers={"dimension 0": seen[:, 0]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #8849f7af
@@ -385,7 +387,8 @@ def stuck_observation(evidence):
             "stuck_observation", f"in {alike[free].mean():.0%} of the steps the observation is that of the step before",
             "whoever acts does not see what the last action did, and acts on what is past",
             "does a sensor come less often than the steps, or drop out; show how old it is, or act less often",
-            weight=.75, changes={})
+            weight=.75, changes={},
+            numbers={"how far the observation moves": np.abs(then.astype(float) - obs)[:100].max(1)})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #9a2b1f70
@@ -475,16 +478,17 @@ def looks_alike(evidence):
     "What shows that steps look the same that differ, in words; nothing where all is well"
     ends, apart = ends_apart(evidence)
     if ends >= 10 and apart >= .3:
-        return (f"of {ends:,} steps that ended an episode {apart:.0%} have others beside them that went on, from the "
-                "same state by the same action to the same state")
+        return Told(f"of {ends:,} steps that ended an episode {apart:.0%} have others beside them that went on, from "
+                    "the same state by the same action to the same state", {"share with likes that went on": apart})
     ended, others = told_by_visit(evidence)
     if ended:
-        return (f"{ended:,} steps ended an episode and {others:,} of their likes did not, from the same state by the "
-                "same action to the same state, and the former alone had been to another place before")
+        return Told(f"{ended:,} steps ended an episode and {others:,} of their likes did not, from the same state by "
+                    "the same action to the same state, and the former alone had been to another place before",
+                    {"steps that ended an episode": ended, "their likes that did not": others})
     paid = paid_apart(evidence.chance)
     if paid < 5: return ""
-    return (f"{paid:,} steps have others beside them that were paid otherwise, from the same state by the "
-            "same action to the same state")
+    return Told(f"{paid:,} steps have others beside them that were paid otherwise, from the same state by the "
+                "same action to the same state", {"steps": len(evidence.chance.rew), "paid otherwise than likes": paid})
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #9b4d84ac
 def aliased_state(evidence):
@@ -497,15 +501,15 @@ def aliased_state(evidence):
     if not numbered or len(first) < 200 or "carry" in evidence.exploring:
         return None                                       # who carries something along may know
     alone, together = foreseen_by(rows, first)
-    told = (f"state and action foretell the next state in {alone:.0%} of the steps, and together with those of the "
-            f"step before in {together:.0%}")
+    told = Told(f"state and action foretell the next state in {alone:.0%} of the steps, and together with those of the "
+                f"step before in {together:.0%}", {"foretold by this step": alone, "and the one before": together})
     if alone > .8 or together < alone + .2: told = looks_alike(evidence)
     if not told: return None
     return Finding(
         "aliased_state", told,
         "states look the same that differ, or each is shown a step late, so no table can be right",
         "does step return the present state, is a part of it left out of its number; or take a policy with a memory",
-        weight=.85, changes={})
+        weight=.85, changes={}, **told.shown)
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #bd1db7f4
 def same_start(evidence):
@@ -517,11 +521,13 @@ def same_start(evidence):
         fixed = len(first) >= 6 and not np.ptp(first, axis=0).any()
         if not fixed or lengths.mean() < 5 or is_varied(seen, 50).sum() < 2:
             continue
+        dim = int(is_varied(seen, 50).argmax())
         return Finding(
             "same_start", f"all {len(first)} episodes that were seen began with the same observation",
             "only what lies on the way from there is ever learned, and chance elsewhere finds the policy unprepared",
             "does reset take a fixed seed, or forget to draw a state; where the task wants it so, all is well",
-            weight=.4, changes={})
+            weight=.4, changes={}, numbers={f"dimension {dim}, as an episode begins": first[:, dim]},
+            limits={"lowest later": seen[:, dim].min(), "highest": seen[:, dim].max()})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #90cb98a7
@@ -549,7 +555,8 @@ def torn_start(evidence):
             "as far with the first step of an episode as it mostly does later",
             "what is seen first is another state than the one in which the first action is taken",
             "does reset scale, sort and cut what it shows as step does; does it show the state of the episode before",
-            weight=.8, changes={})
+            weight=.8, changes={},
+            numbers={f"dimension {i}, times as far": jumps[i] for i in dims}, limits={"bearable": 5})
     return None
 
 
@@ -597,7 +604,7 @@ def torn_end(evidence):
             "what follows the last step is taken for the beginning of another episode, and its value is learned as "
             "what the step led to",
             "does step return the observation of after a reset where an episode is over; keep the final one",
-            weight=.85, changes={})
+            weight=.85, changes={}, numbers={"jumps with its last step, by episode": torn})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #e8559059
@@ -621,13 +628,15 @@ def drifting_start(evidence):
         drift = drift_of_starts(rows, named_part(rows.next_obs, name))
         dims = np.flatnonzero(drift > 100)
         if not len(dims): continue
+        dim = dims[drift[dims].argmax()]
         return Finding(
             "drifting_start", f"dimension {told_dims(name, dims)} of the observation, as an episode begins, grows or "
             f"falls from episode to episode (F = {drift[dims].max():.3g})",
             "what was learned of a number holds no longer when it means something else",
             "does reset set back all that step adds up; does an error of a sensor grow; are numbers normalised by what "
             "was seen so far",
-            weight=.9, changes={})
+            weight=.9, changes={},
+            numbers={f"dimension {dim} after the first step": named_part(rows.next_obs, name)[ages(rows) == 0, dim]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #64267518
@@ -642,8 +651,7 @@ def drifting_reward(evidence):
         f"{len(first)}th episode (F = {drift:.3g})",
         "what was learned of a reward holds no longer when it means something else",
         "is a reward multiplied, decayed or normalised by a count that reset does not set back",
-        weight=.9, changes={},
-        numbers={"reward of the first step": first})
+        weight=.9, changes={}, numbers={"reward of the first step": first})
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #99a05a2d
 def goes_on(rows, obs, next_obs): # of one part of what is seen
@@ -663,12 +671,15 @@ def carried_over(evidence):
     for name, _ in numbers_seen(evidence):
         dims = np.flatnonzero(goes_on(rows, named_part(rows.obs, name), named_part(rows.next_obs, name)) > .9)
         if not len(dims): continue
+        begun = np.flatnonzero(ages(rows) == 0)[1:]
+        first = named_part(rows.obs, name)[begun, dims[0]]
+        last = named_part(rows.next_obs, name)[begun - 1, dims[0]]
         return Finding(
             "carried_over", f"dimension {told_dims(name, dims)} of the observation begins where it ended in the "
             "episode before",
             "an episode is what was left by others, so what is done in one of them counts in all that follow",
             "does reset set back all that step changes; is an array moved in place that it takes from, and not copied",
-            weight=.85, changes={})
+            weight=.85, changes={}, numbers={"an episode begins at": first, "the one before ended at": last})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #acddc22f

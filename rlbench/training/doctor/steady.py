@@ -18,7 +18,7 @@ from ...core.batch import columns
 from ...core.state import same
 from .actions import sees_numbers
 from .evidence import Patience
-from .findings import Finding, acts_shown, all_that_followed, effect_after, effects_after
+from .findings import Finding, Told, acts_shown, all_that_followed, effect_after, effects_after
 from .findings import ages, episode_numbers, groups_of_actions, within_episodes
 from .hidden import foretold, slopes
 from .sight import is_varied
@@ -109,9 +109,10 @@ def told_turns(rows, whole):
     most = np.unravel_index(np.median(np.abs(sure), -1).argmax(), sure.shape[:2])
     up, down = (sure[most] > 8).mean(), (sure[most] < -8).mean()
     if min(up, down) >= .15 and not told_by_place(sure[most], rows.obs, whole):
-        return (f"the same action surely raises a number of the observation in {up:.0%} of {len(whole)} episodes, and "
+        told = (f"the same action surely raises a number of the observation in {up:.0%} of {len(whole)} episodes, and "
                 f"surely lowers it in {down:.0%}")
-    return told_by_episode(rows, len(whole))
+    else: told = told_by_episode(rows, len(whole))
+    return told and Told(told, {"effect of an action, by episode": sure[most]}, {"sure from": 8, "and below": -8})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #8fcd83c2
 def turned_actions(evidence):
@@ -127,7 +128,7 @@ def turned_actions(evidence):
         "what an action does is another matter in each episode, and observations do not say which",
         "are actions, or the numbers of an observation, put in another order or turned round now and then, by reset or "
         "by a wrapper; if they must, show how",
-        weight=.9, changes={})
+        weight=.9, changes={}, **told.shown)
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #e6ea1620
 def levels_of(y,    # (n,)
@@ -209,7 +210,7 @@ def replaced_actions(evidence):
         "actions are credited with what others did, and nobody can do for sure what is best",
         "are actions replaced by chance or repeated, by a wrapper or by step; if they must, store the one that took "
         "effect",
-        weight=.75, changes={})
+        weight=.75, changes={}, numbers={"share of the steps": share}, limits={"bearable": .04})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #4ef8e210
 def late_sight(evidence):
@@ -225,7 +226,7 @@ def late_sight(evidence):
         f"hardly at once (F = {at_once:.0f})",
         "the agent acts on what was, and what an action did is put down to the next one",
         "does step return the observation of before the action; or are velocities missing from it",
-        weight=.72, changes={})
+        weight=.72, changes={}, numbers={"F after so many steps": [at_once, *later]}, limits={"sure from": 25})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #90497374
 def strides(rows): # of vectors
@@ -271,8 +272,7 @@ def uneven_steps(evidence):
         "what an action brings about is another matter each time, and a discount of steps is none of time",
         "is an action repeated as often as chance says (frame skip), does a step last as long as the computer took "
         "for it; let all last alike, or show how long",
-        weight=.74, changes={},
-        numbers={"length of a step": length})
+        weight=.74, changes={}, numbers={"length of a step": length})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #8f0f9626
 def walk(evidence, seed):
@@ -308,7 +308,7 @@ def disturbed_copies(evidence):
         "environments side by side and evaluations push each other about: what was stored is not what an action did",
         "look for lists, dictionaries and counters in the class or in default arguments, for a simulator that all use, "
         "for random numbers that all draw from; make them in __init__, draw from self.np_random",
-        weight=.97, changes={})
+        weight=.97, changes={}, numbers={"steps alike, alone": 300, "steps alike, beside another copy": first})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #7317f728
 def go_alike(trainer, who, copies=4, steps=100):
@@ -341,7 +341,7 @@ def equal_copies(evidence):
         "the same one, whatever their seeds",
         "rows of one moment are the same row again and again, so many environments teach as little as one",
         "hand the seed of reset on (super().reset(seed=seed)); draw from self.np_random alone",
-        weight=.85, changes={})
+        weight=.85, changes={}, numbers={"beginnings of episodes": len(np.unique(begins, axis=0)), "of all copies": 1})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #d622a3b9
 STEADY_CHECKS = [turned_actions, replaced_actions, late_sight, uneven_steps, disturbed_copies, equal_copies]

@@ -116,7 +116,7 @@ def other_correction(evidence):
         "the table comes to hold something else than what actions are worth",
         "look at update: the sign of the reward, the discount, the value of what follows (best, mean or taken), the "
         "cell that is corrected, ends",
-        weight=.99, changes={})
+        weight=.99, changes={}, numbers={"share that is wrong": wrong.mean()}, limits={"bearable": .02})
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #eefd1d7c
 def visits_of(learner, env):
@@ -155,13 +155,15 @@ def other_traces(evidence):
         if again is None: continue
         apart = (learner.nets.traces.z[env] - again).abs() > 1e-3 * again     # old ones are small, and never 0
         if not apart.any(): continue
+        z = learner.nets.traces.z[env]
         old = int((apart & (again == 0)).sum())
         also = f", {old} of them on pairs that were not met in this episode" * bool(old)
         return Finding(
             "other_traces", f"{int(apart.sum())} traces are not what the visits of the present episode make{also}",
             "what happens now is put down to steps that did not lead to it, or too much or too little to others",
             "set all traces to 0 where an episode begins; in each step they fade by gamma times lambda",
-            weight=.98, changes={})
+            weight=.98, changes={},
+            numbers={"trace that is not right": z[apart].tolist(), "as it should be": again[apart].tolist()})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #4421f8fd
@@ -193,7 +195,7 @@ def other_world(evidence):
         "the action is not the one that takes effect, or the state not the one that is shown, so the same state and "
         "action lead anywhere",
         "look at wrappers and at step: are actions replaced or renumbered, are states shuffled or shown late",
-        weight=.9, changes={})
+        weight=.9, changes={}, numbers={"share that is impossible": wrong.mean()}, limits={"bearable": .02})
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #1b963072
 def shared_rows(evidence):
@@ -208,7 +210,7 @@ def shared_rows(evidence):
         "shared_rows", f"{len(seen)} states that were seen have {len(rows)} rows of a table",
         "what is learned in one state is said of others as well",
         "look at how observations are turned into numbers of rows: one row for each",
-        weight=.98, changes={})
+        weight=.98, changes={}, numbers={"states seen": len(seen), "rows": len(rows)})
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #e5b6355d
 TABLE_CHECKS = [other_correction, other_traces, other_world, shared_rows]

@@ -109,8 +109,7 @@ def flat_actions(evidence):
         "nearly all actions do the same, so hardly any is a gentle one",
         "let the bounds of the action space be those at which the environment cuts actions off; is an action scaled "
         "twice, or cut to a whole number, on its way",
-        weight=.85, changes={},
-        numbers={"part of the range that counts": counts[i].astype(float)})
+        weight=.85, changes={}, numbers={"part of the range that counts": counts[i].astype(float)})
 
 # %% ../../../nbs/6_training/638_doctor/34_trials.ipynb #026d3fd0
 TRIAL_CHECKS = [flat_actions]

@@ -18,7 +18,7 @@ from ...core.batch import as_numpy
 from ...core.spaces import as_columns
 from ..actor import to_tensors
 from .evidence import as_good_as_luck
-from .findings import Finding, is_table, reward_worth
+from .findings import Finding, Told, is_table, reward_worth
 from .learning import back_to_default, price_of_entropy, strange_rate
 from .policy import bearable_entropy
 from .rows import correlation, stored
@@ -74,8 +74,7 @@ def strange_advantage(evidence):
         "strange_advantage", f"advantages of {len(adv):,} new rows correlate by {together:.2f} with those that their "
         "rewards and the critic make", why,
         "look at where advantages are made: the sign, the rows they belong to, the value of what follows, the ends",
-        weight=.985, changes={},
-        numbers={"advantage": adv, "computed again": again[0]})
+        weight=.985, changes={}, numbers={"advantage": adv, "computed again": again[0]})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #ad4f455e
 def lopsided_advantage(evidence):
@@ -93,8 +92,7 @@ def lopsided_advantage(evidence):
         f"{told.min():.3g} to {told.max():.3g}",
         f"every action that was taken is made {how}, whatever it brought",
         "bring advantages to mean 0 (and deviation 1), not into a range from 0 to 1",
-        weight=.97, changes={},
-        numbers={"advantage": as_numpy(made), "in the loss": as_numpy(told)})
+        weight=.97, changes={}, numbers={"advantage": as_numpy(made), "in the loss": as_numpy(told)})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #0c541c6a
 def strange_chance(evidence):
@@ -111,8 +109,7 @@ def strange_chance(evidence):
         "that learn, so updates are weighed wrongly from the first on",
         "look at what act gives back: do action and logp belong together, is the action changed after that; does who "
         "acts get the new weights after each update, and see the numbers that the loss sees, scaled alike",
-        weight=1., changes={},
-        numbers={"ratio": ratio})
+        weight=1., changes={}, numbers={"ratio": ratio})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #3e7ca2a6
 SLOW = dict(q="target", critic="target", policy="target_policy")    # networks, and those that follow them
@@ -171,8 +168,7 @@ def strange_target(evidence):
         "what is learned is not what actions are worth",
         "look at what targets are made of: the best next action, the network that values it, the discount; and a "
         "range of returns (v_min, v_max) must hold them all",
-        weight=.95, changes=back_to_default(evidence, "v_min", "v_max"),
-        numbers={"target": as_numpy(target)})
+        weight=.95, changes=back_to_default(evidence, "v_min", "v_max"), numbers={"target": as_numpy(target)})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #f74b7dc3
 def values_told(algo, nets, rows):
@@ -241,7 +237,8 @@ def pushed_apart(moved, adv):
     together = (moved * adv).mean() / max(size, 1e-12)    # not about their means: this sum is what a step makes larger
     if together > -max(.05, .5 / len(adv)**.5):           # less is chance
         return ""
-    return f"after 30 steps on one minibatch chances moved against advantages: by {together:.2f}, 1 is all with them"
+    return Told(f"30 steps on one minibatch moved chances against advantages: by {together:.2f}, 1 is all with them",
+                {"change of ln p, by rising advantage": moved[np.argsort(adv)]}, {"none": 0.})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #b08e1171
 def mean_errors(before, after):
@@ -263,7 +260,9 @@ def pushed_values(found):
     moved = as_numpy(later - val).ravel()
     wanted = as_numpy(rows.ret - val).ravel()
     together = (moved * wanted).mean() / max(np.sqrt((moved**2).mean() * (wanted**2).mean()), 1e-12)
-    return f"30 steps on one minibatch moved values against their returns, by {together:.2f}" if together < -.1 else ""
+    if together >= -.1: return ""
+    return Told(f"30 steps on one minibatch moved values against their returns, by {together:.2f}",
+                {"change, by rising distance to the target": moved[np.argsort(wanted)]}, {"none": 0.})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #e5b72e07
 def wanted_in(algo, nets, rows):
@@ -279,7 +278,8 @@ def pushed_temperature(found):
     moved = float((found.learner.nets.temperature.log - found.nets.temperature.log).sum())
     if abs(missing) < .3 or moved * missing > -1e-4: return ""
     where = "below" if missing > 0 else "above"
-    return f"entropy is {abs(missing):.2f} {where} what is wanted, and its price went the wrong way"
+    return Told(f"entropy is {abs(missing):.2f} {where} what is wanted, and its price went the wrong way",
+                {"entropy that is missing": missing, "ln of its price changed by": moved})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #c3c24368
 @torch.no_grad()
@@ -331,7 +331,8 @@ def told_push(evidence):
     at_once = table and "queue" not in found.nets         # what waits in a queue is put off, and not forgotten
     still = at_once and errors[0] > 1e-6 and errors[1] > .999 * errors[0] and (found.learner.algo.lr or 0) > .01
     if errors[1] > bearable_growth(evidence, table) * errors[0] + tremor + 1e-6 or still:
-        return f"30 steps on one minibatch made its mean error {errors[1]:.3g}, from {errors[0]:.3g}"
+        return Told(f"30 steps on one minibatch made its mean error {errors[1]:.3g}, from {errors[0]:.3g}",
+                    {"mean error before": errors[0], "after 30 steps": errors[1]})
     return pushed_values(found) or pushed_temperature(found)
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #cf3b5edd
@@ -343,7 +344,7 @@ def wrong_push(evidence):
         "wrong_push", told, "updates do the opposite of what they are for",
         "look at the sign of each term of the loss, or take a far smaller learning rate",
         weight=.75 if strange_rate(evidence) else 1.,     # so large a step goes wrong by itself
-        changes=back_to_default(evidence, "lr"))
+        changes=back_to_default(evidence, "lr"), **told.shown)
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #0d3cc47b
 @torch.no_grad()
@@ -379,8 +380,7 @@ def against_values(evidence, tries=8):
         "the policy goes down its values instead of up, and does what it thinks worst",
         "look at the sign of the policy's loss, at argmax and argmin where an action is chosen, and at what is done "
         "with the action after that",
-        weight=1., changes={},
-        numbers={"value, greedy": own, "value, at random": random[0]})
+        weight=1., changes={}, numbers={"value, greedy": own, "value, at random": random[0]})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #c1f1975f
 UPDATE_CHECKS = [strange_advantage, lopsided_advantage, strange_chance, strange_target, other_estimates, wrong_push,
