@@ -109,18 +109,47 @@ def test_rows_have_neither_too_many_cards_nor_too_few(lab):
         assert [len(row) for row in rows_of(geometry(page)["cards"])] == [2, 2]
 
 
-FILL = """() => { const card = document.querySelector('.rl-card.rl-lone');
-  return card.querySelector('.rl-pane svg').getBoundingClientRect().height * 400 / 236 / card.clientWidth; }"""
+LONE = """() => { const card = document.querySelector('.rl-card.rl-lone');
+  const box = part => card.querySelector(part).getBoundingClientRect();
+  const all = card.getBoundingClientRect(), picture = box('.rl-pane svg');
+  const words = box('.rl-text'), title = box('.rl-card-title');
+  return {high: all.height, share: picture.width / all.width, beside: words.left - picture.right,
+          below: all.bottom - picture.bottom, above: picture.top - title.bottom}; }"""
 
 
-def test_a_card_alone_in_its_row_is_filled_by_its_picture(lab):
+@pytest.mark.parametrize("width", [900, 1280])
+def test_a_card_alone_in_its_row_has_its_words_beside_its_picture(lab, width):
     page = start(lab, CARTPOLE)
-    page.locator(".rl-step-iteration").click()
-    paused(page)
-    page.set_viewport_size(dict(width=1280, height=1000))
+    page.set_viewport_size(dict(width=width, height=1000))
     page.locator(".rl-card.rl-lone").first.wait_for()
     page.evaluate(TURN)
-    assert page.evaluate(FILL) > .9
+    lone = page.evaluate(LONE)
+    assert lone["high"] < 350 and .55 < lone["share"] < .7 and lone["beside"] > 0, lone
+    assert 0 <= lone["below"] < 20 and 0 <= lone["above"] < 12, lone
+
+
+CELLS = """() => { const box = part => part.getBoundingClientRect();
+  const grids = [...document.querySelectorAll('.rl-views .rl-grid')].flatMap(grid => {
+    const wide = box(grid.querySelector('.rl-cell > rect')).width;
+    return [...grid.querySelectorAll('.rl-cell text')].map(text => [text, wide]); });
+  const visits = document.querySelector('.rl-image-visits svg');
+  const side = Math.min(...[...visits.querySelectorAll('rect')].map(rect => box(rect).width));
+  const words = [...grids, ...[...visits.querySelectorAll('text[style]')].map(text => [text, side])];
+  return words.map(([text, room]) => {
+    const matrix = text.getScreenCTM();
+    const size = parseFloat(getComputedStyle(text).fontSize) * Math.hypot(matrix.b, matrix.d);
+    return [size, box(text).width / room]; }); }"""
+
+
+def test_numbers_in_cells_can_be_read_and_stay_within_them(lab):
+    page = start(lab, CLIFF)
+    lab.ask("wb.step('episode', 3)")
+    page.locator(".rl-image-visits svg").wait_for()
+    for width in (900, 1280, 1920, 2560):
+        page.set_viewport_size(dict(width=width, height=1000))
+        page.evaluate(TURN)
+        sizes, shares = zip(*page.evaluate(CELLS))
+        assert len(sizes) > 100 and min(sizes) > 9 and max(sizes) < 12.5 and max(shares) <= 1.02, width
 
 
 def test_the_side_is_no_longer_than_the_cards_and_above_them_where_there_is_no_room(lab):
