@@ -61,7 +61,7 @@ class Grid {
   fit({ values, q }) {
     const ends = this.world.letters.filter((_, state) => this.world.ends[state]);
     const words = q ? q.map(short) : [...values.map(short), ...ends.map((letter) => letter || "end")];
-    this.most = Math.min(this.side * .4, this.side * (q ? .4 : .9) / Math.max(.64, ...words.map(ems)));
+    this.most = Math.min(this.side * .4, this.side * (q ? .4 : .9) / words.reduce((most, word) => Math.max(most, ems(word)), .64));
     this.svg.style.setProperty("--rl-most", `${this.most.toFixed(1)}px`);
   }
 
@@ -91,7 +91,7 @@ class Grid {
     this.bar.replaceChildren();
     const n = palette.length, wide = Math.min(this.wide, 260), left = (this.wide - wide) / 2;
     palette.forEach((fill, i) => make("rect", { x: left + wide * i / n, y: 0, width: wide / n + .4, height: 7, fill }, this.bar));
-    for (const [share, anchor] of [[0, "start"], [.5, "middle"], [1, "end"]])
+    for (const [share, anchor] of low < high ? [[0, "start"], [.5, "middle"], [1, "end"]] : [[.5, "middle"]])
       make("text", { x: left + share * wide, y: 9.5, "dominant-baseline": "hanging", "font-size": 11, fill: "var(--rl-ink)", "text-anchor": anchor }, this.bar).textContent = short(low + share * (high - low));
   }
 

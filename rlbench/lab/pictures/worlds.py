@@ -74,7 +74,7 @@ def draw_arrow(pen, x, y, step, size, fill):
 
 # %% ../../../nbs/8_lab/1_pictures/14_worlds.ipynb #fb802015
 LABELLED = 18   # pixels of a cell's side, from which on there is room for an arrow
-NUMBERED = 9.5  # size of words, from which on they can be read
+NUMBERED = 9    # size of words, from which on they can be read
 
 def draw_arrows(pen, steps, x, y, side, fill):
     "Arrows (n, 2) in a cell of a side, around its middle (x, y)"
@@ -121,7 +121,8 @@ def cell_steps(layout, state, best):
 # %% ../../../nbs/8_lab/1_pictures/14_worlds.ipynb #92b6aa0a
 def size_in(side, words):
     "The size at which the longest of some words fills a cell of a side"
-    return .9 * side / max(2., *(width_of(word, 10) / 10 for word in words))
+    longest = max(words, key=len, default="")
+    return .9 * side / max(2., width_of(longest, 10) / 10)
 
 def draw_label(sheet, word, steps, x, y, side, ink, most): # as above
     "Word and arrows (n, 2), or None, of the cell whose middle is (x, y)"
@@ -164,7 +165,7 @@ def grid_image(layout, values, # (S,) colour and number of each cell
     side, corners = cell_corners(layout, width - BAR, height)
     draw_colour_bar(sheet, (0, 16, width - BAR, height - 8), *limits, table, name)
     if side < LABELLED: draw_specks(sheet, layout, rgb, side, corners)
-    words = cell_words(layout, values)
+    words = cell_words(layout, values) if side >= LABELLED else []
     most = size_in(side, words)
     for state, (ground, ink) in enumerate(cell_colours(rgb, layout.closed)):
         x, y = corners[state]
