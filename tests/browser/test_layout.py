@@ -28,6 +28,9 @@ WORDS = """() => [...document.querySelectorAll('.rl-views > .rl-card:not(.rl-awa
                   && Number(text.getAttribute('font-size')) < 13)
   .map(text => { const matrix = text.getScreenCTM();
     return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(matrix.b, matrix.d); })"""
+OUTSIDE = """() => [...document.querySelectorAll('.rl-views > .rl-card:not(.rl-away) .rl-pane text')].filter(text => {
+    const box = text.getBoundingClientRect(), card = text.closest('.rl-card').getBoundingClientRect();
+    return box.width && (box.left < card.left + 2 || box.right > card.right - 2); }).map(text => text.textContent)"""
 NOTHING_KEPT = "() => !Object.keys(localStorage).some(key => key.startsWith('rlbench '))"
 TURN = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 250))))"""
 
@@ -95,6 +98,7 @@ def test_words_in_pictures_are_of_one_size_however_wide_the_card(lab):
             page.evaluate(TURN)
             words = page.evaluate(WORDS)
             assert len(words) > 10 and 10.4 * size < min(words) and max(words) < 12.3 * size, (look, width)
+            assert page.evaluate(OUTSIDE) == [], (look, width)
 
 
 def test_rows_have_neither_too_many_cards_nor_too_few(lab):
@@ -126,6 +130,20 @@ def test_a_card_alone_in_its_row_has_its_words_beside_its_picture(lab, width):
     lone = page.evaluate(LONE)
     assert lone["high"] < 350 and .55 < lone["share"] < .7 and lone["beside"] > 0, lone
     assert 0 <= lone["below"] < 20 and 0 <= lone["above"] < 12, lone
+
+
+def test_a_wide_card_lets_two_narrow_ones_share_a_row_unless_their_order_was_said(lab):
+    page = start(lab, BENCH.format(env="rlbench/DynaMaze-v0", algo="dyna", more=""))
+    forget(page)
+    page.set_viewport_size(dict(width=1280, height=1000))
+    lab.ask("wb.step('episode')")
+    page.locator(".rl-view-buffer").wait_for()
+    assert names(page)[2:5] == ["values", "frame", "visits"] and page.locator(".rl-lone").count() == 0
+    check_no_holes(page)
+    said = ["curve", "lengths", "frame", "values"]
+    lab.ask(f"wb.arrange(cards={said})")
+    assert names(page)[:4] == said
+    forget(page)
 
 
 CELLS = """() => { const box = part => part.getBoundingClientRect();
