@@ -1,6 +1,7 @@
 "Pictures and the parts of the page, without a browser"
 import io
 import json
+import math
 import re
 from xml.etree import ElementTree
 
@@ -12,7 +13,8 @@ from rlbench.lab.pictures.components import Pane, read_asset, send_together
 from rlbench.lab.pictures.drawing import (BAR, compose, draw_bars, draw_colour_bar, draw_histogram,
                                           draw_horizontal_bars, encode_image)
 from rlbench.lab.pictures.figures import Picture, cover
-from rlbench.lab.pictures.scene import FACES, ROLES, SERIES, Box, Line, Sheet, Window, Words
+from rlbench.lab.pictures.scene import FACES, ROLES, SERIES, Box, Line, Sheet, Window, Words, width_of
+from rlbench.lab.pictures.worlds import Layout, grid_image
 from rlbench.lab.views.part_histories import draw_story
 
 
@@ -65,6 +67,23 @@ def test_the_number_of_a_bar_is_as_fine_as_its_axis(high, words):
     sheet = Sheet()
     draw_bars(sheet, (0, 0, 200, 200), np.array([.004, .002]), 0., high, ["a", "b"])
     assert words <= set(words_of(sheet))
+
+
+@pytest.mark.parametrize("low, high", [(2.74e-9, 5.93e-4), (-9.55e-9, .0449), (-.929, 3.66), (-12345., 23456.)])
+def test_the_ends_of_a_histogram_do_not_meet(low, high):
+    sheet = Sheet()
+    draw_histogram(sheet, (0, 0, 120, 94), "a", np.array([low, high]))
+    assert sum(width_of(word, 13) for word in sheet.words[1:]) < 115        # as large as on a narrow page
+
+
+@pytest.mark.parametrize("shape, written", [((4, 12), True), ((2, 2), True), ((20, 20), False)])
+def test_numbers_stay_within_their_cells_or_are_left_out(shape, written):
+    states = math.prod(shape)
+    sheet = grid_image(Layout(states, 4, shape), np.linspace(-19.5, .5, states))
+    words = [mark for mark in sheet.marks if isinstance(mark, Words) and mark.most]
+    side = min(338 // shape[1], 232 // shape[0])
+    assert len(words) == written * states
+    assert all(width_of(word.words, 10) * word.most / 10 < side and word.most >= 9 for word in words)
 
 
 def test_a_story_has_its_range_beside_it_and_its_updates_below():

@@ -28,6 +28,9 @@ WORDS = """() => [...document.querySelectorAll('.rl-views > .rl-card:not(.rl-awa
                   && Number(text.getAttribute('font-size')) < 13)
   .map(text => { const matrix = text.getScreenCTM();
     return parseFloat(getComputedStyle(text).fontSize) * Math.hypot(matrix.b, matrix.d); })"""
+OUTSIDE = """() => [...document.querySelectorAll('.rl-views > .rl-card:not(.rl-away) .rl-pane text')].filter(text => {
+    const box = text.getBoundingClientRect(), card = text.closest('.rl-card').getBoundingClientRect();
+    return box.width && (box.left < card.left + 2 || box.right > card.right - 2); }).map(text => text.textContent)"""
 NOTHING_KEPT = "() => !Object.keys(localStorage).some(key => key.startsWith('rlbench '))"
 TURN = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 250))))"""
 
@@ -95,6 +98,7 @@ def test_words_in_pictures_are_of_one_size_however_wide_the_card(lab):
             page.evaluate(TURN)
             words = page.evaluate(WORDS)
             assert len(words) > 10 and 10.4 * size < min(words) and max(words) < 12.3 * size, (look, width)
+            assert page.evaluate(OUTSIDE) == [], (look, width)
 
 
 def test_rows_have_neither_too_many_cards_nor_too_few(lab):
@@ -109,18 +113,61 @@ def test_rows_have_neither_too_many_cards_nor_too_few(lab):
         assert [len(row) for row in rows_of(geometry(page)["cards"])] == [2, 2]
 
 
-FILL = """() => { const card = document.querySelector('.rl-card.rl-lone');
-  return card.querySelector('.rl-pane svg').getBoundingClientRect().height * 400 / 236 / card.clientWidth; }"""
+LONE = """() => { const card = document.querySelector('.rl-card.rl-lone');
+  const box = part => card.querySelector(part).getBoundingClientRect();
+  const all = card.getBoundingClientRect(), picture = box('.rl-pane svg');
+  const words = box('.rl-text'), title = box('.rl-card-title');
+  return {high: all.height, share: picture.width / all.width, beside: words.left - picture.right,
+          below: all.bottom - picture.bottom, above: picture.top - title.bottom}; }"""
 
 
-def test_a_card_alone_in_its_row_is_filled_by_its_picture(lab):
+@pytest.mark.parametrize("width", [900, 1280])
+def test_a_card_alone_in_its_row_has_its_words_beside_its_picture(lab, width):
     page = start(lab, CARTPOLE)
-    page.locator(".rl-step-iteration").click()
-    paused(page)
-    page.set_viewport_size(dict(width=1280, height=1000))
+    page.set_viewport_size(dict(width=width, height=1000))
     page.locator(".rl-card.rl-lone").first.wait_for()
     page.evaluate(TURN)
-    assert page.evaluate(FILL) > .9
+    lone = page.evaluate(LONE)
+    assert lone["high"] < 350 and .55 < lone["share"] < .7 and lone["beside"] > 0, lone
+    assert 0 <= lone["below"] < 20 and 0 <= lone["above"] < 12, lone
+
+
+def test_a_wide_card_lets_two_narrow_ones_share_a_row_unless_their_order_was_said(lab):
+    page = start(lab, BENCH.format(env="rlbench/DynaMaze-v0", algo="dyna", more=""))
+    forget(page)
+    page.set_viewport_size(dict(width=1280, height=1000))
+    lab.ask("wb.step('episode')")
+    page.locator(".rl-view-buffer").wait_for()
+    assert names(page)[2:5] == ["values", "frame", "visits"] and page.locator(".rl-lone").count() == 0
+    check_no_holes(page)
+    said = ["curve", "lengths", "frame", "values"]
+    lab.ask(f"wb.arrange(cards={said})")
+    assert names(page)[:4] == said
+    forget(page)
+
+
+CELLS = """() => { const box = part => part.getBoundingClientRect();
+  const grids = [...document.querySelectorAll('.rl-views .rl-grid')].flatMap(grid => {
+    const wide = box(grid.querySelector('.rl-cell > rect')).width;
+    return [...grid.querySelectorAll('.rl-cell text')].map(text => [text, wide]); });
+  const visits = document.querySelector('.rl-image-visits svg');
+  const side = Math.min(...[...visits.querySelectorAll('rect')].map(rect => box(rect).width));
+  const words = [...grids, ...[...visits.querySelectorAll('text[style]')].map(text => [text, side])];
+  return words.map(([text, room]) => {
+    const matrix = text.getScreenCTM();
+    const size = parseFloat(getComputedStyle(text).fontSize) * Math.hypot(matrix.b, matrix.d);
+    return [size, box(text).width / room]; }); }"""
+
+
+def test_numbers_in_cells_can_be_read_and_stay_within_them(lab):
+    page = start(lab, CLIFF)
+    lab.ask("wb.step('episode', 3)")
+    page.locator(".rl-image-visits svg").wait_for()
+    for width in (900, 1280, 1920, 2560):
+        page.set_viewport_size(dict(width=width, height=1000))
+        page.evaluate(TURN)
+        sizes, shares = zip(*page.evaluate(CELLS))
+        assert len(sizes) > 100 and min(sizes) > 9 and max(sizes) < 12.5 and max(shares) <= 1.02, width
 
 
 def test_the_side_is_no_longer_than_the_cards_and_above_them_where_there_is_no_room(lab):

@@ -1,5 +1,6 @@
 // A small world as a grid of cells: colour, number, arrows; or the value of every action as a triangle of its cell.
 // The kernel sends `world` once (where states lie) and `frame` whenever something changed (values, best actions).
+const WORDS = 11, LEAST = 9;            // pixels on the screen: of a word in a cell, and below which it is left out
 const SVG = "http://www.w3.org/2000/svg";
 const make = (name, attributes, parent) => {
   const node = document.createElementNS(SVG, name);
@@ -22,6 +23,8 @@ const ink = (hex) => {                                         // black or white
   return .3 * r + .59 * g + .11 * b < 140 ? "#fff" : "#000";
 };
 
+const ems = (words) => [...words].reduce((sum, sign) => sum + (sign === "-" || sign === "." ? .36 : .64), 0);      // at most
+
 function pointer(x, y, [down, right], size) {                  // outline of an arrow around (x, y)
   const n = Math.hypot(down, right) || 1, d = down / n * size, r = right / n * size, w = .16, h = .5;
   const at = (along, aside) => `${(x + r * along - d * aside).toFixed(1)},${(y + d * along + r * aside).toFixed(1)}`;
@@ -40,6 +43,26 @@ class Grid {
     el.classList.add("rl-grid");
     this.svg = make("svg", { role: "grid", "aria-label": model.get("label") }, el);
     this.cursor = Math.max(0, model.get("selected"));
+    this.zoom = 1;
+  }
+
+  measure() {                                                  // pixels on the screen for one of the picture's; is something to be drawn anew?
+    const zoom = this.svg.clientWidth / (this.wide + 2);
+    if (!zoom || Math.abs(zoom - this.zoom) < .01) return false;
+    const before = this.numbered;
+    this.zoom = zoom;
+    this.svg.style.setProperty("--rl-zoom", zoom.toFixed(2));
+    return before !== this.numbered;
+  }
+
+  // There is room for the words of all cells, or for those of no cell; they are as large as others, or as the longest allows
+  get numbered() { return this.most * this.zoom >= LEAST; }
+
+  fit({ values, q }) {
+    const ends = this.world.letters.filter((_, state) => this.world.ends[state]);
+    const words = q ? q.map(short) : [...values.map(short), ...ends.map((letter) => letter || "end")];
+    this.most = Math.min(this.side * .4, this.side * (q ? .4 : .9) / words.reduce((most, word) => Math.max(most, ems(word)), .64));
+    this.svg.style.setProperty("--rl-most", `${this.most.toFixed(1)}px`);
   }
 
   build() {                                                    // the cells of this world
@@ -48,7 +71,8 @@ class Grid {
     const width = this.side * world.cols, height = this.side * world.rows;
     this.wide = Math.max(width, 150);
     this.svg.setAttribute("viewBox", `-1 -1 ${this.wide + 2} ${height + 30}`);
-    this.svg.style.maxWidth = `${this.wide + 2}px`;
+    this.svg.style.maxWidth = `calc(${this.wide + 2}px * var(--rl-size, 1))`;
+    this.measure();
     this.svg.replaceChildren();
     this.cells = [];
     for (let row = 0; row < world.rows; row++) {
@@ -67,15 +91,15 @@ class Grid {
     this.bar.replaceChildren();
     const n = palette.length, wide = Math.min(this.wide, 260), left = (this.wide - wide) / 2;
     palette.forEach((fill, i) => make("rect", { x: left + wide * i / n, y: 0, width: wide / n + .4, height: 7, fill }, this.bar));
-    for (const [share, anchor] of [[0, "start"], [.5, "middle"], [1, "end"]])
-      make("text", { x: left + share * wide, y: 18, "font-size": 10, fill: "var(--rl-ink)", "text-anchor": anchor }, this.bar).textContent = short(low + share * (high - low));
+    for (const [share, anchor] of low < high ? [[0, "start"], [.5, "middle"], [1, "end"]] : [[.5, "middle"]])
+      make("text", { x: left + share * wide, y: 9.5, "dominant-baseline": "hanging", "font-size": 11, fill: "var(--rl-ink)", "text-anchor": anchor }, this.bar).textContent = short(low + share * (high - low));
   }
 
   cell(line, row, col) {
     const state = row * this.world.cols + col, x = col * this.side, y = row * this.side;
     const group = make("g", { role: "gridcell", tabindex: state === this.cursor ? 0 : -1, class: "rl-cell" }, line);
     const box = make("rect", { x: x + .5, y: y + .5, width: this.side - 1, height: this.side - 1 }, group);
-    const inner = make("g", {}, group), frame = make("rect", { x: x + 2, y: y + 2, width: this.side - 4, height: this.side - 4, class: "rl-frame" }, group);
+    const inner = make("g", {}, group), frame = make("rect", { x: x + 1.5, y: y + 1.5, width: this.side - 3, height: this.side - 3, class: "rl-frame" }, group);
     group.addEventListener("click", () => this.select(state));
     group.addEventListener("keydown", (event) => this.key(event, state));
     group.addEventListener("pointerdown", (event) => this.grab(event, state));
@@ -128,6 +152,7 @@ class Grid {
     const frame = this.model.get("frame"), selected = this.model.get("selected");
     if (!this.cells || !frame.values) return;
     this.legend(frame);
+    this.fit(frame);
     this.cells.forEach((cell, state) => {
       const open = !this.world.void[state] && !this.world.ends[state];
       cell.inner.replaceChildren();
@@ -140,27 +165,27 @@ class Grid {
     });
   }
 
-  text(cell, x, y, words, size, fill, strong = false) {
-    make("text", { x, y, "font-size": size, fill, "text-anchor": "middle", "dominant-baseline": "central", class: strong ? "rl-best" : "" }, cell.inner).textContent = words;
+  text(cell, x, y, words, fill, strong = false) {
+    make("text", { x, y, "font-size": WORDS, fill, "text-anchor": "middle", "dominant-baseline": "central", class: strong ? "rl-best" : "" }, cell.inner).textContent = words;
   }
 
   plain(cell, frame, state, open) {
     const { side } = this, x = cell.x + side / 2, y = cell.y + side / 2, fill = ink(cell.box.getAttribute("fill"));
     const best = open && frame.best ? this.world.arrows.filter((d, a) => frame.best[state] >> a & 1 && (d[0] || d[1])) : [];
     const words = this.world.ends[state] ? this.world.letters[state] || "end" : open ? short(frame.values[state]) : "";
-    const room = words && side >= 26;
+    const room = words && this.numbered;
     const apart = best.length > 1 ? side * .12 : 0;              // ties start from the middle and go apart
-    for (const d of best) make("polygon", { points: pointer(x + d[1] * apart, y + d[0] * apart - (room ? side * .13 : 0), d, side * (apart ? .14 : .2)), fill }, cell.inner);
-    if (room) this.text(cell, x, best.length ? y + side * .27 : y, words, Math.max(8, Math.min(14, side * .27)), fill);
+    for (const d of best) make("polygon", { points: pointer(x + d[1] * apart, y + d[0] * apart - (room ? side * .17 : 0), d, side * (apart ? .14 : .2)), fill }, cell.inner);
+    if (room) this.text(cell, x, best.length ? y + side * .3 : y, words, fill);
   }
 
   wedges(cell, frame, state) {
-    const { side } = this, n = this.world.arrows.length, size = Math.max(8, Math.min(11, side * .19));
+    const { side } = this, n = this.world.arrows.length;
     this.world.arrows.forEach((d, a) => {
       const value = frame.q[state * n + a], fill = shade(value, frame.low, frame.high, frame.palette), best = frame.best?.[state] >> a & 1;
       make("polygon", { points: wedge(cell.x, cell.y, side, d), fill, class: "rl-wedge" }, cell.inner);
-      const x = cell.x + side * (.5 + d[1] * .33), y = cell.y + side * (.5 + d[0] * .35);
-      if (side >= 48) this.text(cell, x, y, short(value), size, ink(fill), best);
+      const x = cell.x + side * (.5 + d[1] * .31), y = cell.y + side * (.5 + d[0] * .35);
+      if (this.numbered) this.text(cell, x, y, short(value), ink(fill), best);
       else if (best) make("circle", { cx: x, cy: y, r: Math.max(1.5, side * .07), fill: ink(fill) }, cell.inner);
     });
   }
@@ -181,7 +206,9 @@ function render({ model, el, signal }) {
   const build = () => grid.build();
   const handlers = [["change:world", build], ["change:frame", soon], ["change:selected", soon]];
   for (const [name, what] of handlers) model.on(name, what);
-  signal.addEventListener("abort", () => { for (const [name, what] of handlers) model.off(name, what); });
+  const sized = new ResizeObserver(() => { if (grid.measure()) soon(); });
+  sized.observe(grid.svg);
+  signal.addEventListener("abort", () => { sized.disconnect(); for (const [name, what] of handlers) model.off(name, what); });
   build();
 }
 

@@ -3,6 +3,7 @@ const TRACKS = 60;                                             // of a row: halv
 const CARD = 500;                                              // pixels that a card of width 1 likes to have, with usual words
 const CROWDED = 1.4;                                           // wishes of a row for one of room: narrower, pictures have no room for their words
 const STEP = 40, LOWEST = 120, HIGHEST = 1600, WIDEST = 4;     // pixels, pixels, pixels, cards
+const PICTURE = ':scope > :is(.rl-grid, [class*="rl-image-"]), :scope > .widget-vbox > [class*="rl-image-"]';
 const GRIP = 6;                                                // pixels that the pointer goes before a press becomes a drag
 
 const nameOf = (card) => [...card.classList].find((one) => one.startsWith("rl-view-")).slice(8);
@@ -25,8 +26,11 @@ class Cards {
   ordered() {                                                  // those that the layout names first, the others behind them
     const names = [...this.layout.cards.map(([name]) => name), ...this.model.get("names")];
     const place = (card) => names.indexOf(nameOf(card));
-    return this.seen.sort((one, other) => place(one) - place(other));
+    const told = new Set(this.layout.cards.map(([name]) => name));
+    const cards = this.seen.sort((one, other) => place(one) - place(other));
+    return pairedUp(cards, this.room, (card) => this.size(card).width, (card) => told.has(nameOf(card)));
   }
+  get room() { return within(this.views.clientWidth / (CARD * (this.layout.size ?? 1)), 1, 8); }
 }
 
 // Breaks cards into rows, as lines of a paragraph: so that all rows are about as full, none has to be stretched much.
@@ -43,7 +47,18 @@ function breakIntoRows(wishes, room) {
   }
   const rows = [];
   for (let end = wishes.length; end > 0; end = from[end]) rows.unshift([from[end], end]);
-  return rows;
+  return { rows, cost: cost[wishes.length] };
+}
+
+// A wide card goes before a narrow one, if that gets company in its row by this, and nobody has said where they are to be
+function pairedUp(cards, room, width, told) {
+  const cost = (order) => breakIntoRows(order.map(width), room).cost;
+  for (let i = 1; i < cards.length; i++) {
+    if (told(cards[i - 1]) || told(cards[i]) || width(cards[i - 1]) >= width(cards[i])) continue;
+    const tried = [...cards.slice(0, i - 1), cards[i], cards[i - 1], ...cards.slice(i + 1)];
+    if (cost(tried) < cost(cards) - .2) cards = tried;
+  }
+  return cards;
 }
 
 function put(part, name, value) { if (part.style[name] !== value) part.style[name] = value; }
@@ -67,16 +82,16 @@ function inOrder(views, cards) {                               // what comes nex
 }
 
 function lay(page) {
-  const { views, layout } = page;
+  const { views } = page;
   const cards = page.ordered();
   const sizes = new Map(cards.map((card) => [card, page.size(card)]));
-  const room = within(views.clientWidth / (CARD * (layout.size ?? 1)), 1, 8);
+  const { room } = page;
   if (!page.holding) inOrder(views, cards);                    // a node that moves lets go of the pointer
-  const rows = breakIntoRows(cards.map((card) => sizes.get(card).width), room).map(([start, end]) => cards.slice(start, end));
+  const rows = breakIntoRows(cards.map((card) => sizes.get(card).width), room).rows.map(([start, end]) => cards.slice(start, end));
   const heights = rows.map((row, number) => placeRow(row, number, sizes));
   rows.forEach((row, i) => row.forEach((card) => {
     card.classList.toggle("rl-fixed", heights[i] > 0);
-    card.classList.toggle("rl-lone", row.length === 1 && rows.length > 1 && sizes.get(card).width < room / 1.5);
+    card.classList.toggle("rl-lone", row.length === 1 && rows.length > 1 && 2 * sizes.get(card).width <= CROWDED * room && card.querySelector(PICTURE) !== null);
   }));
   put(views, "gridTemplateRows", heights.map((height) => height ? `${height}px` : "auto").join(" "));
   views.classList.toggle("rl-laid", true);                     // `add` would count as a change each time, and be heard

@@ -115,15 +115,16 @@ def level(value, low, high, base, top):
     return base - share * (base - top)
 
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #7546470c
-def below_bar(name, wide, # pixels
-              size):
+ON_PAGE = 12    # size of words in a picture on a narrow page, where they are as large as on any other
+
+def below_bar(name, wide): # pixels
     "A name in one line, or in two where it is too long"
-    if width_of(name, size) < wide: return [name]
+    if width_of(name, ON_PAGE) < wide: return [name]
     return name.replace("_", " ").split(" ", 1)
 
-def bars_needed(names, wide, size): # [[line, …], …]
+def bars_needed(names, wide): # [[line, …], …]
     "How many bars a name needs, so that none stands on the next one"
-    widest = max((width_of(line, size) for lines in names for line in lines), default=0)
+    widest = max((width_of(line, ON_PAGE) for lines in names for line in lines), default=0)
     return max(1, math.ceil(widest / wide))
 
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #dba0dd7d
@@ -133,7 +134,7 @@ def draw_scale(sheet, box, base, low, high):
     for number in sorted({low, min(max(0., low), high), high}):
         y = level(number, low, high, base, top + 14)
         sheet.pen.line((left, y, right, y), "faint")
-        sheet.text(left - 4, y, on_scale(number, low, high), "rm", 8)
+        sheet.text(left - 4, y, on_scale(number, low, high), "rm")
 
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #3d93f258
 def draw_bars(sheet,
@@ -145,13 +146,12 @@ def draw_bars(sheet,
               marked=None): # index of the bar that is underlined
     "Upright bars with numbers above, or an axis where they have no room, and below names, every n-th in such a case"
     left, top, right, bottom = box
-    numbered = bar_places(box, len(values))[1] >= 24
-    if not numbered: box = left + 34, top, right, bottom
+    numbered = bar_places(box, len(values))[1] >= 34
+    if not numbered: box = left + 40, top, right, bottom
     left, wide = bar_places(box, len(values))
-    size = 10 if wide >= 34 else 8
-    below = [below_bar(name, wide, size) for name in names]
-    every = bars_needed(below, wide, size)
-    base = bottom - 6 - 10 * max(map(len, below), default=1)
+    below = [below_bar(name, wide) for name in names]
+    every = bars_needed(below, wide)
+    base = bottom - 6 - ON_PAGE * max(map(len, below), default=1)
     zero = level(max(low, min(0., high)), low, high, base, top + 14)
     if not numbered: draw_scale(sheet, box, base, low, high)
 
@@ -162,11 +162,11 @@ def draw_bars(sheet,
         upper, lower = sorted((zero, tip))
         sheet.pen.rectangle((start, upper, end, lower), fill)
         for up, line in enumerate(reversed([] if i % every else below[i])):
-            sheet.text(x + wide / 2, bottom - 10 * up, line, "mb", size)
+            sheet.text(x + wide / 2, bottom - ON_PAGE * up, line, "mb")
         if numbered:
-            sheet.text(x + wide / 2, upper - 2, on_scale(float(value), low, high), "mb", size)
+            sheet.text(x + wide / 2, upper - 2, on_scale(float(value), low, high), "mb")
         if i == marked:
-            sheet.pen.line((start, bottom + 1, end, bottom + 1), "here", 2)
+            sheet.pen.line((start, bottom + 3, end, bottom + 3), "here", 2)
 
     sheet.pen.line((left, zero, left + wide * len(values), zero), "faint")
 
@@ -198,8 +198,9 @@ def draw_histogram(sheet, box, name, values, fill="number"):
     if high - low < 1e-6 * max(1, abs(high)): high = low    # as good as one
 
     sheet.text(left, top, name)
-    sheet.text(left, bottom, f"{low:.3g}", "lb", 10)
-    if high > low: sheet.text(right, bottom, f"{high:.3g}", "rb", 10)
+    sheet.text(left, bottom, on_scale(low, low, high), "lb", 10)
+    if high > low:
+        sheet.text(right, bottom, on_scale(high, low, high), "rb", 10)
 
     roof, floor = top + 16, bottom - 14
     sheet.pen.polygon(skyline(binned(known, low, high), (left, roof, right, floor)), fill)

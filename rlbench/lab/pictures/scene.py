@@ -110,11 +110,13 @@ class Words(NamedTuple):
     anchor: str = "la"
     size: float = 10
     fill: str = "text"
+    most: float = 0     # size that they may have on the page, in a cell
 
     def svg(self):
         across, down = self.anchor
         look = "" if self.fill == "text" else f' fill="{ink(self.fill)}"'
         if across != "l": look += f' text-anchor="{SIDE_OF[across]}"'
+        if self.most: look += f' style="--rl-most:{self.most:.3g}px"'
         return (f'<text x="{self.x:.4g}" y="{self.y + RISE[down] * self.size:.4g}" font-size="{self.size:g}"{look}>'
                 f'{html.escape(self.words)}</text>')
 
@@ -358,10 +360,10 @@ class Sheet:
         self.marks = []
         self.pen = Pen(self.marks)
 
-    def text(self, x, y, words, anchor="la", size=10, fill="text"):
+    def text(self, x, y, words, anchor="la", size=10, fill="text", most=0):
         "Words at a pixel; the anchor says which point of the words stands there"
         if abs(x) < FARTHEST and abs(y) < FARTHEST:
-            self.marks.append(Words(float(x), float(y), str(words), anchor, size, fill))
+            self.marks.append(Words(float(x), float(y), str(words), anchor, size, fill, most))
 
     def plane(self, box, image, smooth=True):
         "An image or colours (h, w, 3) uint8, the highest row first, stretched over a box (left, top, right, bottom)"

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from .drawing import BAR, VIRIDIS, colour, draw_colour_bar, short, span_of
-from .scene import Sheet
+from .scene import Sheet, width_of
 
 # %% ../../../nbs/8_lab/1_pictures/14_worlds.ipynb #e903f513
 def headings(model, cols):
@@ -74,14 +74,13 @@ def draw_arrow(pen, x, y, step, size, fill):
 
 # %% ../../../nbs/8_lab/1_pictures/14_worlds.ipynb #fb802015
 LABELLED = 18   # pixels of a cell's side, from which on there is room for an arrow
-NUMBERED = 26   # and from which on there is room for a number
+NUMBERED = 9    # size of words, from which on they can be read
 
 def draw_arrows(pen, steps, x, y, side, fill):
     "Arrows (n, 2) in a cell of a side, around its middle (x, y)"
     apart, size = (side * .12, side * .13) if len(steps) > 1 else (0, side * .2)
-    lift = side * .12 if side >= NUMBERED else 0
     for step in steps:
-        draw_arrow(pen, x + step[1] * apart, y + step[0] * apart - lift, step, size, fill)
+        draw_arrow(pen, x + step[1] * apart, y + step[0] * apart, step, size, fill)
 
 # %% ../../../nbs/8_lab/1_pictures/14_worlds.ipynb #fb802018
 def readable_inks(rgb):
@@ -107,6 +106,12 @@ def cell_word(layout, state, value):
     if layout.ends[state]: return layout.letters[state]
     return "" if layout.void[state] else short(value)
 
+def cell_words(layout, values):
+    "What is written in all cells, without decimals that are 0 in all numbers"
+    words = [cell_word(layout, state, value) for state, value in enumerate(values)]
+    needed = max((len(word.rstrip("0").partition(".")[2]) for word in words), default=0)
+    return [word[:word.find(".") + 1 + needed].rstrip(".") if "." in word else word for word in words]
+
 # %% ../../../nbs/8_lab/1_pictures/14_worlds.ipynb #f2731835
 def cell_steps(layout, state, best):
     "(n, 2) directions of the best actions of a state; None where arrows are out of place"
@@ -114,12 +119,17 @@ def cell_steps(layout, state, best):
     return layout.arrows[best[state]]
 
 # %% ../../../nbs/8_lab/1_pictures/14_worlds.ipynb #92b6aa0a
-def draw_label(sheet, word, steps, x, y, side, ink):
+def size_in(side, words):
+    "The size at which the longest of some words fills a cell of a side"
+    longest = max(words, key=len, default="")
+    return .9 * side / max(2., width_of(longest, 10) / 10)
+
+def draw_label(sheet, word, steps, x, y, side, ink, most): # as above
     "Word and arrows (n, 2), or None, of the cell whose middle is (x, y)"
-    if word and side >= NUMBERED:
-        size = max(8, min(11, round(side * (.32 if steps is None else .24))))
-        lower = y if steps is None else y + side * .26
-        sheet.text(x, lower, word, "mm", size, ink)
+    if word and most >= NUMBERED:
+        lower = y if steps is None else y + side * .3
+        sheet.text(x, lower, word, "mm", min(10, most), ink, most)
+        y -= side * .15
     if steps is not None: draw_arrows(sheet.pen, steps, x, y, side, ink)
 
 # %% ../../../nbs/8_lab/1_pictures/14_worlds.ipynb #fb802027
@@ -155,11 +165,13 @@ def grid_image(layout, values, # (S,) colour and number of each cell
     side, corners = cell_corners(layout, width - BAR, height)
     draw_colour_bar(sheet, (0, 16, width - BAR, height - 8), *limits, table, name)
     if side < LABELLED: draw_specks(sheet, layout, rgb, side, corners)
+    words = cell_words(layout, values) if side >= LABELLED else []
+    most = size_in(side, words)
     for state, (ground, ink) in enumerate(cell_colours(rgb, layout.closed)):
         x, y = corners[state]
         if side >= LABELLED or state == at:
             draw_ground(sheet.pen, x, y, side, ground, state == at)
         if side < LABELLED: continue
-        word, steps = cell_word(layout, state, values[state]), cell_steps(layout, state, best)
-        draw_label(sheet, word, steps, x + side / 2, y + side / 2, side, ink)
+        steps = cell_steps(layout, state, best)
+        draw_label(sheet, words[state], steps, x + side / 2, y + side / 2, side, ink, most)
     return sheet

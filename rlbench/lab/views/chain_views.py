@@ -41,7 +41,7 @@ class ChainPicture(Picture):
     def __init__(self, below): # what the number below is
         super().__init__()
         self.upper = self.axes(bottom=96, ylabel="value")
-        self.lower = self.axes(top=158, xlabel="state", ylabel=below, ticks=3)
+        self.lower = self.axes(top=158, xlabel="state", ylabel=below, ticks=2)
         self.lines = {}
         styles = dict(truth=("--", "text", 1), learned=("-", "value", 1), here=("P", "here", 11))
         for name, (style, hue, size) in styles.items():

@@ -40,7 +40,7 @@ class CarryPicture(Picture):
     def __init__(self):
         super().__init__()
         self.upper = self.axes(bottom=92, right=BAR, ylabel="unit")
-        self.lower = self.axes(top=160, right=BAR, xlabel="steps ago", ylabel="change", ticks=3)
+        self.lower = self.axes(top=160, right=BAR, xlabel="steps ago", ylabel="change", ticks=2)
         [marks] = self.upper.plot([], [], color="here", linewidth=1.2)
         [change] = self.lower.plot([], [], color="number", linewidth=1.4)
         [below] = self.lower.plot([], [], color="here", linewidth=1.2)

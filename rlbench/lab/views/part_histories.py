@@ -147,6 +147,8 @@ def draw_ranges(sheet, box, at, limits): # (left, top, right, bottom), pixels; u
         sheet.text(right + 3, y, f"{number:.3g}", anchor)
     for number, x, anchor in zip(at[[0, -1]], (left, right), ("lb", "rb")):
         sheet.text(x, bottom + 13, f"{number:.0f}", anchor)
+    if right - left > 200:
+        sheet.text((left + right) / 2, bottom + 13, "updates", "mb")
 
 # %% ../../../nbs/8_lab/2_views/28_part_histories.ipynb #6b5ce401
 def draw_story(sheet, box, name, told, limits): # (left, top, right, bottom), pixels; (n, 4); (from, to)
@@ -251,8 +253,10 @@ class PartsHistory(View):
         for i, (name, rows) in enumerate(told.items()):
             ends = float(np.nanmin(rows[:, 1])), float(np.nanmax(rows[:, 3]))
             self.limits[name] = cover(self.limits.get(name), *ends, least=1e-6, room=.25)
-            box = (8, 8, 392, 228) if len(told) == 1 else part_box(i, len(told))
+            box = (8, 8, 392, 228) if len(told) == 1 else part_box(i, len(told), 214)
             draw_story(sheet, box, name, fewer_points(rows) if moving else rows, self.limits[name])
+        if len(told) > 1:
+            sheet.text(200, 234, "updates", "mb")
         self.show(sheet, moving)
         now = ", ".join(f"{name} {rows[-1, 2]:.3g}" for name, rows in told.items())
         since = min(int(rows[0, 0]) for rows in told.values())

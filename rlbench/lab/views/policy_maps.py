@@ -14,7 +14,7 @@ from ...core.spaces import clipped_to
 from ...envs.actions import action_names, names_of_numbers
 from ..pictures import widgets
 from ..pictures.components import reveal, styled
-from ..pictures.drawing import BAR, DIVERGING, below_bar, choice_colours, colour, on_scale
+from ..pictures.drawing import BAR, DIVERGING, ON_PAGE, below_bar, choice_colours, colour, on_scale
 from ..pictures.figures import cover
 from ..pictures.scene import width_of
 from .value_views import SurfacePicture, ValueSurface, is_vector
@@ -40,8 +40,8 @@ MOST_NUMBERS = 12       # beside a bar, more would run into each other
 
 def action_lines(name, number):
     "The lines of an action's name beside a bar; its number where they have no room"
-    lines = below_bar(name, BAR - 12, 10)
-    return lines if max(width_of(line, 10) for line in lines) < BAR else [f"{number}"]
+    lines = below_bar(name, BAR - 12)
+    return lines if max(width_of(line, ON_PAGE) for line in lines) < BAR else [f"{number}"]
 
 # %% ../../../nbs/8_lab/2_views/22_policy_maps.ipynb #4aa817a3
 def draw_action_bar(sheet, box, names): # what it stands beside: (left, top, right, bottom), pixels
@@ -70,7 +70,8 @@ class PolicyPicture(SurfacePicture):
             self.range = 0, len(self.names) - 1
             return self.fill(self.ax, choice_colours(len(self.names))[val.astype(int)], smooth=False)
         far = max(float(np.abs(val).max()), 1e-9)
-        self.range = cover(self.range, -far, far)
+        far = max(map(abs, cover(self.range, -far, far)))
+        self.range = -far, far          # grey is 0
         self.fill(self.ax, colour(val, *self.range, self.table))
 
     def bar(self, sheet):

@@ -23,11 +23,13 @@ from ...training.learner import FlatGroup
 from ...training.rule import learner_row
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #73a3c65f
-def part_box(i, n):
+def part_box(i, n,
+             tall=196): # pixels of all
     "(left, top, right, bottom), pixels, of the i-th of n pictures on a sheet, three in a row"
     left = 8 + i % 3 * 131
-    top = 4 + i // 3 * 98
-    return left, top, left + 120, top + (94 if n > 3 else 194)
+    each = tall / -(-n // 3)
+    top = 4 + i // 3 * each
+    return left, top, left + 120, top + each - 4
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #9139be8e
 def draw_part(sheet, box, name, values, fill):
