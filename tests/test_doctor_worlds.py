@@ -25,11 +25,11 @@ from rlbench.training.doctor.findings import clipped_reward, idle_actions, same_
 from rlbench.training.doctor.hidden import reward_of_before
 from rlbench.training.doctor.keeping import other_memory, uphill
 from rlbench.training.doctor.leaps import lagging_sensor
-from rlbench.training.doctor.learning import over_estimation, strange_rate
+from rlbench.training.doctor.learning import bounded_values, over_estimation, strange_rate
 from rlbench.training.doctor.policy import dead_units
 from rlbench.training.doctor.settings import far_start
 from rlbench.training.doctor.sight import aliased_state, lost_sight, noisy_observation, shaky_observation
-from rlbench.training.doctor.sight import stuck_observation
+from rlbench.training.doctor.sight import stuck_observation, unscaled_observation
 from rlbench.training.doctor.steady import changing_reward, equal_copies, late_sight, uneven_steps, waning_actions
 from rlbench.training.doctor.tables import other_correction, other_model
 from rlbench.training.doctor.trials import flat_actions, response, shaken_actions
@@ -916,3 +916,43 @@ def test_a_judge_whose_verdict_is_turned_round_is_named(monkeypatch):
     assert other_sums(at_first("CartPole-v1", "gail", 2500, memory=watched)) is None
     monkeypatch.setattr(gail, "verdict", lambda real, form: torch.nn.functional.softplus(-real))
     assert other_sums(at_first("CartPole-v1", "gail", 2500, memory=watched))
+
+
+class OfTanh(torch.nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, obs):
+        return self.net(obs).tanh()
+
+
+class Squashed(DQN):
+    def nets(self, spec, rng):
+        nets = super().nets(spec, rng)
+        for name in ("q", "target"): nets[name] = OfTanh(nets[name])
+        return nets
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("env", ["CartPole-v1", "Acrobot-v1"])
+def test_values_that_cannot_be_as_large_as_returns_are_named(env):
+    early = dict(learning_starts=100)
+    assert "farther than 1 " in bounded_values(at_first(env, Squashed(**early), 300)).seen
+    assert bounded_values(at_first(env, DQN(**early), 300)) is None
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("algo", ["c51", "sac", "r2d2", "stream_q", "qlearning"])
+def test_critics_of_all_kinds_have_no_such_bound(algo):
+    env = dict(sac="Pendulum-v1", r2d2="rlbench/StatelessCartPole-v0", qlearning="rlbench/CliffWalk-v0")
+    assert bounded_values(at_first(env.get(algo, "CartPole-v1"), algo)) is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_that_only_a_policy_makes_large_are_no_fault_of_what_is_seen():
+    evidence = at_first("Reacher-v5", "trpo")
+    evidence.exploring.obs[:, 6] *= 10
+    assert unscaled_observation(evidence) is None
+    evidence.chance.obs[:, 6] *= 10
+    assert "dimension 6" in unscaled_observation(evidence).seen

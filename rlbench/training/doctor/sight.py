@@ -124,7 +124,8 @@ def unscaled_observation(evidence):
     "A dimension is much larger than networks take, or all are much smaller"
     if getattr(evidence.algo, "normalize_obs", bool(evidence.algo.update)):
         return None                                       # a table does not mind
-    for name, seen in numbers_seen(evidence):
+    for name, _ in numbers_seen(evidence):
+        seen = named_part(evidence.chance.obs, name)      # who spins for ever sees numbers that nobody else does
         wide, size = off_scale(seen)
         if not len(wide): continue
         changes = dict(normalize_obs=True) if hasattr(evidence.algo, "normalize_obs") else {}
