@@ -7,6 +7,7 @@ from benchmarks.doctor_cases import case, spoilt
 from rlbench.algos.a2c import A2C
 from rlbench.algos.c51 import C51
 from rlbench.algos.dqn import DQN, allowed, dqn_target
+from rlbench.algos.dyna import Dyna
 from rlbench.algos.one_step import corrections, transitions
 from rlbench.algos.ppo import PPO, ppo_loss
 from rlbench.algos.pqn import PQN
@@ -484,4 +485,127 @@ FRESH_HEALTHY |= {
     "sac on the hill, each action four times": case(env=wrapped(HILL, EveryFourth), algo="sac", **SMALL, steps=3000),
     "dqn on acrobot, each action four times": case(env=wrapped(ARMS, EveryFourth), algo="dqn", steps=6000),
     "recurrent ppo on acrobot, early": case(env=ARMS, algo="recurrent_ppo", steps=8000),
+}
+
+
+# ---- worlds that change, luck, and what wrappers leave out
+
+class Shaken(gym.ActionWrapper):
+    "Adds noise that is as large as actions are"
+
+    def __init__(self, env, size):
+        super().__init__(env)
+        self.size = size
+
+    def action(self, act):
+        space = self.action_space
+        noise = self.unwrapped.np_random.normal(0, self.size, act.shape)
+        return np.clip(act + noise, space.low, space.high).astype(np.float32)
+
+
+class Weakens(gym.Wrapper):
+    "Pushes less with every episode"
+    episodes = 0
+
+    def reset(self, **how):
+        self.episodes += 1
+        return self.env.reset(**how)
+
+    def step(self, action):
+        return self.env.step((action * .97**self.episodes).astype(np.float32))
+
+
+class Dearer(Weakens):
+    "Pays more with every episode"
+
+    def step(self, action):
+        obs, rew, *rest = self.env.step(action)
+        return obs, rew * 1.2**self.episodes, *rest
+
+
+class SecretPrice(gym.Wrapper):
+    "Pays for an action in some episodes what it charges in others"
+
+    def reset(self, **how):
+        begun = self.env.reset(**how)
+        self.sign = 2 * self.unwrapped.np_random.integers(2) - 1
+        return begun
+
+    def step(self, action):
+        obs, rew, *rest = self.env.step(action)
+        return obs, rew + 5 * self.sign * float(action[0]), *rest
+
+
+class LastOfFour(gym.Wrapper):
+    "Repeats each action four times, and pays the last"
+
+    def step(self, action):
+        for _ in range(4):
+            answer = self.env.step(action)
+            if answer[2] or answer[3]: break
+        return answer
+
+
+class Comfort(gym.RewardWrapper):
+    "Pays for every step"
+
+    def reward(self, rew):
+        return rew + .1
+
+
+def upper_half(env, action):
+    return (action + env.action_space.high) / 2
+
+
+def without_main_engine(env, action):
+    return 0 if action == 2 else action
+
+
+class NothingMoves(Dyna):
+    "Its model remembers that every action leads back to where it was"
+
+    def nets(self, spec, rng):
+        nets = super().nets(spec, rng)
+        learn = nets.model.remember
+        nets.model.remember = lambda row, *when: learn(Batch(row, next_obs=row.obs), *when)
+        return nets
+
+
+class BehindTheEnd(QLearning):
+    "Counts what the table says of a state in which nothing follows"
+
+    def update(self, nets, batch):
+        return super().update(nets, Batch(batch, term=0 * batch.term > 0))
+
+
+INVERTED = "InvertedPendulum-v5"
+REACHER = "Reacher-v5"
+FRESH_FAULTS |= {
+    "inverted pendulum: shaken": case("shaken_actions", env=wrapped(INVERTED, Shaken, 4), algo="sac", **SMALL,
+                                      steps=1500),
+    "pendulum: shaken": case("shaken_actions", env=wrapped(SWING, Shaken, 3), algo="td3", learning_starts=200, **SMALL,
+                             steps=1500),
+    "pendulum: weakens": case("waning_actions", env=wrapped(SWING, Weakens, max_episode_steps=50), algo="sac", **SMALL,
+                              steps=1500),
+    "lunar lander: ever dearer": case("changing_reward", env=wrapped(MOON, Dearer), steps=8000),
+    "pendulum: ever dearer": case("changing_reward", env=wrapped(SWING, Dearer), algo="sac", **SMALL, steps=1500),
+    "reacher: a price that nobody sees": case("changing_reward", env=wrapped(REACHER, SecretPrice), steps=8000),
+    "lunar lander: the last of four": case("changed_inside", env=wrapped(MOON, LastOfFour), steps=8000),
+    "frozen lake: paid for every step": case("changed_inside", "farmed_reward",
+                                             env=wrapped(ICE, Comfort, is_slippery=False), algo="qlearning",
+                                             steps=8000),
+    "inverted pendulum: to the right alone": case("changed_inside", env=spoilt(INVERTED, act=upper_half), algo="sac",
+                                                  **SMALL, steps=1500),
+    "lunar lander: no main engine": case("changed_inside", "twin_actions", env=spoilt(MOON, act=without_main_engine),
+                                         algo="dqn", steps=4000),
+    "maze: a model in which nothing moves": case("other_model", env="rlbench/DynaMaze-v0", algo=NothingMoves(),
+                                                 steps=3000),
+    "windy grid: on behind the end": case("other_correction", "unlike_its_kind", env="rlbench/WindyGrid-v0",
+                                          algo=BehindTheEnd(), steps=5000),
+}
+FRESH_HEALTHY |= {
+    "ppo on the inverted pendulum": case(env=INVERTED, steps=8000),
+    "sac on reacher": case(env=REACHER, algo="sac", **SMALL, steps=1200),
+    "dyna on a maze": case(env="rlbench/DynaMaze-v0", algo="dyna", steps=3000),
+    "ppo on the walker": case(env="Walker2d-v5", steps=8000),
 }

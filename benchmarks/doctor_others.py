@@ -210,7 +210,7 @@ OTHER_FAULTS = {
     "reward: a step late": case("reward_of_before", **SMALL | dict(env=wrapped(SWING, PaidAfterwards))),
     "reward: two steps late": case("reward_of_before", env=wrapped(HILL, PaidAfterwards, late=2)),
     "action: one half does nothing": case(
-        "one_sided_actions", **SMALL | dict(env=spoilt(HILL, act=lambda env, act: np.clip(act, 0, 1)))),
+        "changed_inside", "flat_actions", **SMALL | dict(env=spoilt(HILL, act=lambda env, act: np.clip(act, 0, 1)))),
     "limit: 40 steps, never enough": case("hasty_limit", env=lambda: gym.make("Acrobot-v1", max_episode_steps=40)),
     "limit: none, and the end is far": case("no_end", env=unlimited("MountainCar-v0"), algo="dqn", steps=8000),
     "target_kl: next to nothing": case("strange_setting", algo="trpo", target_kl=1e-8),

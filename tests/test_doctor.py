@@ -540,6 +540,25 @@ class Fading(gym.Wrapper):
         return obs, rew * .999**self.count, *rest
 
 
+class Weakening(gym.Wrapper):
+    episodes = 0
+
+    def reset(self, **how):
+        self.episodes += 1
+        self.env.unwrapped.force_mag = 10 * .97**self.episodes
+        return self.env.reset(**how)
+
+
+class Shaken(gym.ActionWrapper):
+    def action(self, act):
+        return np.clip(act + self.unwrapped.np_random.normal(0, 4, act.shape), -3, 3).astype(np.float32)
+
+
+class Upwards(gym.ActionWrapper):
+    def action(self, act):
+        return (act + 2) / 2
+
+
 class BegunAnew(gym.Wrapper):
     def step(self, act):
         obs, rew, term, trunc, info = self.env.step(act)
@@ -560,7 +579,10 @@ class Stretched(gym.ObservationWrapper):
 SPOILT = dict(
     unsigned_actions=(Folded, "Pendulum-v1", "ppo"),
     turned_actions=(Renumbered, "LunarLander-v3", "dqn"),
-    drifting_reward=(Fading, "CartPole-v1", "ppo"),
+    changing_reward=(Fading, "CartPole-v1", "ppo"),
+    waning_actions=(Weakening, "CartPole-v1", "ppo"),
+    shaken_actions=(Shaken, "InvertedPendulum-v5", "ppo"),
+    changed_inside=(Upwards, "Pendulum-v1", "ppo"),
     torn_end=(BegunAnew, "CartPole-v1", "ppo"),
     outside_space=(Stretched, "CartPole-v1", "ppo"),
     end_as_limit=(CutShort, "CartPole-v1", "dqn"),

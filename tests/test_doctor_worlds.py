@@ -9,25 +9,30 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from rlbench import Trainer
+from rlbench.algos import gail, qlearning
 from rlbench.algos.dqn import DQN
+from rlbench.algos.dyna import Remembered
 from rlbench.algos.td import of_action
 from rlbench.buffers.ring import Ring
 from rlbench.core.batch import Batch
 from rlbench.policies.distributions import Categorical
 from rlbench.training.doctor import learning
+from rlbench.training.doctor.actions import changed_inside
+from rlbench.training.doctor.again import other_sums
 from rlbench.training.doctor.densities import other_entropy
 from rlbench.training.doctor.evidence import examine
 from rlbench.training.doctor.findings import clipped_reward, idle_actions, same_reward
 from rlbench.training.doctor.hidden import reward_of_before
 from rlbench.training.doctor.keeping import other_memory, uphill
 from rlbench.training.doctor.leaps import lagging_sensor
-from rlbench.training.doctor.learning import over_estimation, strange_rate
+from rlbench.training.doctor.learning import bounded_values, over_estimation, strange_rate
 from rlbench.training.doctor.policy import dead_units
 from rlbench.training.doctor.settings import far_start
 from rlbench.training.doctor.sight import aliased_state, lost_sight, noisy_observation, shaky_observation
-from rlbench.training.doctor.sight import stuck_observation
-from rlbench.training.doctor.steady import equal_copies, late_sight, uneven_steps
-from rlbench.training.doctor.trials import response
+from rlbench.training.doctor.sight import stuck_observation, unscaled_observation
+from rlbench.training.doctor.steady import changing_reward, equal_copies, late_sight, uneven_steps, waning_actions
+from rlbench.training.doctor.tables import other_correction, other_model
+from rlbench.training.doctor.trials import flat_actions, response, shaken_actions
 from rlbench.training.learner import FlatGroup
 
 
@@ -747,3 +752,207 @@ def test_units_of_a_network_that_nobody_asks_may_be_dead():
     assert dead_units(evidence) is None
     silenced(nets.q)
     assert "a layer of q" in dead_units(evidence).seen
+
+
+class OfEpisodes(gym.Wrapper):
+    "Episodes of fifty steps, numbered, each with a sign"
+    number = 0
+
+    def reset(self, **how):
+        self.number += 1
+        self.left = 50
+        answer = self.env.reset(**how)
+        self.sign = 2 * self.unwrapped.np_random.integers(2) - 1
+        return answer
+
+    def step(self, act):
+        self.left -= 1
+        obs, rew, *_ = self.env.step(act)
+        return obs, self.pay(rew, float(act[0])), False, self.left == 0, {}
+
+    def pay(self, rew, act):
+        return rew
+
+
+class Dearer(OfEpisodes):
+    def pay(self, rew, act):
+        return rew * 1.1**self.number
+
+
+class Secret(OfEpisodes):
+    def pay(self, rew, act):
+        return rew + 5 * self.sign * act
+
+
+class Shown(Secret):
+    "The price is seen"
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.observation_space = Box(-10, 10, (4,), np.float32)
+
+    def with_sign(self, obs):
+        return np.append(obs, np.float32(self.sign))
+
+    def reset(self, **how):
+        obs, info = super().reset(**how)
+        return self.with_sign(obs), info
+
+    def step(self, act):
+        obs, *rest = super().step(act)
+        return self.with_sign(obs), *rest
+
+
+class Weaker(OfEpisodes):
+    def step(self, act):
+        return super().step((act * .97**self.number).astype(np.float32))
+
+
+class Luck(gym.ActionWrapper):
+    size = 3.
+
+    def action(self, act):
+        return np.clip(act + self.unwrapped.np_random.normal(0, self.size, 1), -2, 2).astype(np.float32)
+
+
+class LittleLuck(Luck):
+    size = .3
+
+
+class Fourth(gym.Wrapper):
+    def step(self, act):
+        for _ in range(4): answer = self.env.step(act)
+        return answer
+
+
+class SumOfFour(gym.Wrapper):
+    def step(self, act):
+        paid = 0.
+        for _ in range(4):
+            obs, rew, *rest = self.env.step(act)
+            paid += rew
+        return obs, paid, *rest
+
+
+class HalfTheRange(gym.ActionWrapper):
+    def action(self, act):
+        return (act + 2) / 2
+
+
+class Narrower(gym.ActionWrapper):
+    def action(self, act):
+        return act / 4
+
+
+class FewerKeys(gym.ActionWrapper):
+    def action(self, act):
+        return min(int(act), 1)
+
+
+class Comfort(gym.RewardWrapper):
+    def reward(self, rew):
+        return rew + 1.1
+
+
+class Scaled(gym.RewardWrapper):
+    def reward(self, rew):
+        return .1 * rew
+
+
+INSIDE = {      # name -> source, algorithm, check, what it says; nothing: the world is as it should be
+    "ever dearer": (over(Dearer, "Pendulum-v1"), "ppo", changing_reward, "times as much"),
+    "a secret price": (over(Secret, "Pendulum-v1"), "ppo", changing_reward, "charge what others pay"),
+    "a price that is shown": (over(Shown, "Pendulum-v1"), "ppo", changing_reward, ""),
+    "equal episodes": (over(OfEpisodes, "Pendulum-v1"), "ppo", changing_reward, ""),
+    "a walker's pay": ("Walker2d-v5", "ppo", changing_reward, ""),
+    "weaker": (over(Weaker, "Pendulum-v1"), "ppo", waning_actions, "of its mean"),
+    "as strong as before": (over(OfEpisodes, "Pendulum-v1"), "ppo", waning_actions, ""),
+    "a walker's legs": ("Walker2d-v5", "ppo", waning_actions, ""),
+    "luck": (over(Luck, "Pendulum-v1"), "ppo", shaken_actions, "times as far"),
+    "little luck": (over(LittleLuck, "Pendulum-v1"), "ppo", shaken_actions, ""),
+    "engines that stray": (lambda: gym.make("LunarLander-v3", continuous=True), "ppo", shaken_actions, ""),
+    "thrown somewhere": (Track, "ppo", shaken_actions, ""),
+    "the last of four": (over(Fourth, "Pendulum-v1"), "ppo", changed_inside, "the last of them"),
+    "the sum of four": (over(SumOfFour, "Pendulum-v1"), "ppo", changed_inside, ""),
+    "one side": (over(HalfTheRange, "Pendulum-v1"), "ppo", changed_inside, "one half of its range"),
+    "narrower": (over(Narrower, "Pendulum-v1"), "ppo", changed_inside, ""),
+    "a key is missing": (over(FewerKeys, "MountainCar-v0"), "dqn", changed_inside, "action 2 never"),
+    "paid to wait": (over(Comfort, "MountainCar-v0"), "dqn", changed_inside, "each step is paid 0.1"),
+    "scaled": (over(Scaled, "MountainCar-v0"), "dqn", changed_inside, ""),
+    "engines that push one way": (lambda: gym.make("LunarLander-v3", continuous=True), "ppo", flat_actions, ""),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("what", INSIDE)
+def test_what_luck_wrappers_and_episodes_change_is_seen(what):
+    source, algo, check, told = INSIDE[what]
+    found = check(at_first(source, algo))
+    assert told in found.seen if told else found is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_table_that_counts_what_is_behind_an_end_is_named(monkeypatch):
+    windy = "rlbench/WindyGrid-v0"
+    assert other_correction(at_first(windy, "qlearning", 2000)) is None
+    monkeypatch.setattr(qlearning, "td_target", lambda rew, term, next_val, gamma: rew + gamma * next_val)
+    assert other_correction(at_first("rlbench/FrozenLake-v0", "qlearning", 2000))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("algo", ["dyna", "prioritised_sweeping"])
+def test_a_model_that_remembers_another_world_is_named(monkeypatch, algo):
+    maze = "rlbench/DynaMaze-v0"
+    assert other_model(at_first(maze, algo, 300)) is None
+    right = Remembered.remember
+    monkeypatch.setattr(Remembered, "remember",
+                        lambda self, row, *when: right(self, Batch(row, next_obs=row.obs), *when))
+    assert "something else" in other_model(at_first(maze, algo, 300)).seen
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_judge_whose_verdict_is_turned_round_is_named(monkeypatch):
+    watched = Trainer("CartPole-v1", "ppo").run(300).learner.memory
+    assert other_sums(at_first("CartPole-v1", "gail", 2500, memory=watched)) is None
+    monkeypatch.setattr(gail, "verdict", lambda real, form: torch.nn.functional.softplus(-real))
+    assert other_sums(at_first("CartPole-v1", "gail", 2500, memory=watched))
+
+
+class OfTanh(torch.nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, obs):
+        return self.net(obs).tanh()
+
+
+class Squashed(DQN):
+    def nets(self, spec, rng):
+        nets = super().nets(spec, rng)
+        for name in ("q", "target"): nets[name] = OfTanh(nets[name])
+        return nets
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("env", ["CartPole-v1", "Acrobot-v1"])
+def test_values_that_cannot_be_as_large_as_returns_are_named(env):
+    early = dict(learning_starts=100)
+    assert "farther than 1 " in bounded_values(at_first(env, Squashed(**early), 300)).seen
+    assert bounded_values(at_first(env, DQN(**early), 300)) is None
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("algo", ["c51", "sac", "r2d2", "stream_q", "qlearning"])
+def test_critics_of_all_kinds_have_no_such_bound(algo):
+    env = dict(sac="Pendulum-v1", r2d2="rlbench/StatelessCartPole-v0", qlearning="rlbench/CliffWalk-v0")
+    assert bounded_values(at_first(env.get(algo, "CartPole-v1"), algo)) is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_numbers_that_only_a_policy_makes_large_are_no_fault_of_what_is_seen():
+    evidence = at_first("Reacher-v5", "trpo")
+    evidence.exploring.obs[:, 6] *= 10
+    assert unscaled_observation(evidence) is None
+    evidence.chance.obs[:, 6] *= 10
+    assert "dimension 6" in unscaled_observation(evidence).seen

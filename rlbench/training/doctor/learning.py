@@ -6,9 +6,10 @@
 __all__ = ['LEARNING_PARTS', 'PULLED', 'LEARNING_CHECKS', 'no_updates', 'standing_still', 'has_learned', 'at_first_rollout',
            'untouched_weights', 'alike_critics', 'strange_rate', 'outcomes_differ', 'heavy_decay', 'wild_start',
            'last_alone', 'short_sight', 'past_the_end', 'impossible_values', 'over_estimation', 'blind_critic',
-           'usual_sum', 'swollen_unit', 'short_memory', 'stale_target', 'too_short']
+           'usual_sum', 'swollen_unit', 'short_memory', 'stale_target', 'too_short', 'bounded_values']
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #1255c175
+import copy
 import math
 from dataclasses import fields
 
@@ -457,7 +458,35 @@ def too_short(evidence):
     so_far = f"{evidence.learner.updates:,} updates" if few else f"{rollouts:.0f} rollouts"
     return f"It has learned from {so_far} so far, and first policies do as chance does: it may be too early to judge."
 
+# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #10a509aa
+@torch.no_grad()
+def with_larger_weights(actor, obs, times):
+    "(n,) values of observations, had all weights been so many times as large"
+    nets = copy.deepcopy(actor.nets)
+    for weight in nets.parameters(): weight.mul_(times)
+    values = actor.algo.values(nets, to_tensors(obs, actor.device))
+    return as_numpy(values).astype(float).reshape(len(values), -1)
+
+# %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #c036de8d
+def bounded_values(evidence):
+    "However large its weights are, a critic says nothing that is as large as returns are"
+    rows = evidence.exploring
+    actor = evidence.learner.actor
+    length = seen_whole(evidence).length
+    lasting = min(1 / max(1 - evidence.algo.gamma, 1e-9), length.mean() if len(length) else len(rows.rew))
+    usual = abs(rows.rew.mean()) * lasting
+    if is_table(evidence.algo) or beliefs(actor, rows.obs[:1]) is None: return None
+    most, more = (np.abs(with_larger_weights(actor, rows.obs[:50], times)).max() for times in (1e4, 1e6))
+    if not most == more < .3 * usual: return None
+    return Finding(
+        "bounded_values", f"no value can be farther than {most:.3g} from 0, whatever the weights, and {lasting:.0f} "
+        f"steps, which is how far it looks, are paid {usual:.3g}",
+        "states that are worth more than can be said all look alike, and the gradient is 0 where values are at a bound",
+        "no tanh or sigmoid behind the last layer of a critic; a wider range of atoms; or smaller rewards",
+        weight=.9, changes={}, numbers={"reward": rows.rew})
+
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #cc0d6dc3
 LEARNING_CHECKS = [no_updates, standing_still, untouched_weights,
                    alike_critics, strange_rate, heavy_decay, wild_start, last_alone, short_sight, past_the_end,
-                   impossible_values, over_estimation, blind_critic, swollen_unit, short_memory, stale_target]
+                   impossible_values, over_estimation, bounded_values, blind_critic, swollen_unit, short_memory,
+                   stale_target]

@@ -23,13 +23,14 @@ def as_held(memory, index):
     "Rows by number as they lie in a memory: not by its own way of giving them out, which is in question"
     return memory.gather(index) | each(lambda column: column[index], memory.places)
 
-def stored(rehearsal):
+def stored(rehearsal,
+           judged=False):  # True: also where a judge pays, and not the world
     "The rows of the memory that data were made of, as tensors; None where these are no single rows"
     data = rehearsal.data
     memory = rehearsal.learner.memory
     single = "index" in data and "rew" in data and data.index.shape == data.rew.shape and data.index.ndim == 1
-    if not single or rehearsal.learner.algo.imitates:
-        return None                                       # who imitates is paid by a judge
+    if not single or rehearsal.learner.algo.imitates and not judged:
+        return None
     index = as_numpy(data.index)
     return to_tensors(as_held(memory, index) | Batch(index=index), rehearsal.learner.device)
 

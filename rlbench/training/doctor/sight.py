@@ -8,8 +8,7 @@ __all__ = ['TOO_WIDE', 'TOO_CLOSE', 'APART', 'SIGHT_CHECKS', 'planes_of', 'dead_
            'outside_space', 'copied_dims', 'copied_part', 'lasting', 'each_by_itself', 'pays_to_see', 'foretells_pay',
            'noisy_observation', 'shaky_observation', 'moves_nothing', 'waits', 'lost_sight', 'stuck_observation',
            'steps_taken', 'ends_apart', 'paid_apart', 'been_to', 'told_by_visit', 'looks_alike', 'aliased_state',
-           'same_start', 'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start', 'drifting_reward', 'goes_on',
-           'carried_over']
+           'same_start', 'torn_start', 'torn_end', 'drift_of_starts', 'drifting_start', 'goes_on', 'carried_over']
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #1c93c5a6
 import math
@@ -128,7 +127,8 @@ def unscaled_observation(evidence):
     "A dimension is much larger than networks take, or all are much smaller"
     if getattr(evidence.algo, "normalize_obs", bool(evidence.algo.update)):
         return None                                       # a table does not mind
-    for name, seen in numbers_seen(evidence):
+    for name, _ in numbers_seen(evidence):
+        seen = named_part(evidence.chance.obs, name)      # who spins for ever sees numbers that nobody else does
         wide, size = off_scale(seen)
         if not len(wide): continue
         changes = dict(normalize_obs=True) if hasattr(evidence.algo, "normalize_obs") else {}
@@ -639,20 +639,6 @@ def drifting_start(evidence):
             numbers={f"dimension {dim} after the first step": named_part(rows.next_obs, name)[ages(rows) == 0, dim]})
     return None
 
-# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #64267518
-def drifting_reward(evidence):
-    "The first step of each episode is paid a little more, or less, than that of the one before"
-    rows = evidence.chance
-    drift = float(drift_of_starts(rows, rows.rew[:, None])[0])
-    if drift < 100: return None
-    first = rows.rew[ages(rows) == 0]
-    return Finding(
-        "drifting_reward", f"the first step of an episode was paid {first[0]:.3g} at first and {first[-1]:.3g} in the "
-        f"{len(first)}th episode (F = {drift:.3g})",
-        "what was learned of a reward holds no longer when it means something else",
-        "is a reward multiplied, decayed or normalised by a count that reset does not set back",
-        weight=.9, changes={}, numbers={"reward of the first step": first})
-
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #99a05a2d
 def goes_on(rows, obs, next_obs): # of one part of what is seen
     """(D,) share of the episodes in which a number had moved, and the next one begins with it where it was; 0 where
@@ -685,4 +671,4 @@ def carried_over(evidence):
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #acddc22f
 SIGHT_CHECKS = [dead_observation, dead_part, copied_part, unscaled_observation, clipped_observation, outside_space,
                 noisy_observation, shaky_observation, stuck_observation, lost_sight, aliased_state, same_start,
-                torn_start, torn_end, drifting_start, drifting_reward, carried_over]
+                torn_start, torn_end, drifting_start, carried_over]

@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['STEADY_CHECKS', 'sureness', 'left_by_states', 'long_episodes', 'sure_by_episode', 'told_by_place', 'turned_actions',
-           'levels_of', 'share_replaced', 'replaced_actions', 'late_sight', 'uneven_steps', 'disturbed_copies',
-           'equal_copies']
+           'levels_of', 'share_replaced', 'replaced_actions', 'late_sight', 'uneven_steps', 'trend', 'waning_actions',
+           'changing_reward', 'disturbed_copies', 'equal_copies']
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #3f8daa96
 import contextlib
 from itertools import combinations, combinations_with_replacement, islice
+from operator import itemgetter
 
 import gymnasium as gym
 import numpy as np
@@ -20,7 +21,7 @@ from .actions import sees_numbers
 from .evidence import Patience
 from .findings import Finding, Told, acts_shown, all_that_followed, effect_after, effects_after
 from .findings import ages, episode_numbers, groups_of_actions, within_episodes
-from .hidden import foretold, slopes
+from .hidden import foretold, slopes, unexplained
 from .sight import is_varied
 from ..visits import fresh_envs, one_step, visitors
 
@@ -274,6 +275,115 @@ def uneven_steps(evidence):
         "for it; let all last alike, or show how long",
         weight=.74, changes={}, numbers={"length of a step": length})
 
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #e8841c07
+def trend(numbers): # (E,) about 1
+    "(F statistic of a straight line through numbers in their order, less of a few; how far it goes)"
+    when = np.arange(len(numbers)) - (len(numbers) - 1) / 2
+    slope = when @ numbers / (when @ when)
+    left = numbers - numbers.mean() - slope * when
+    certain = (len(numbers) - 2) * slope**2 * (when @ when) / max(left @ left, 1e-6)
+    return certain * min(1, len(numbers) / 8)**3, slope * (len(numbers) - 1)
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #afb1b8e7
+TREND = 40.     # of F: by chance hardly ever reached by one of some hundred
+
+def clearest(found,# [(E,), …]
+             least):
+    "(F, how far, numbers) of the surest trend of several that go so far; F is 0 where none does"
+    told = [(*trend(one), one) for one in found]
+    return max((one for one in told if abs(one[1]) > least), key=itemgetter(0), default=(0., 0., None))
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #cf672f58
+def episodes_alike(evidence):
+    "[rows of an episode, …] of chance; none where too few can be compared by what is seen in them"
+    plain = sees_numbers(evidence) and not isinstance(evidence.chance.act, dict)
+    whole = long_episodes(evidence.chance) if plain else []
+    return whole if len(whole) >= 5 else []
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #a4db9ead
+def effects_by_order(rows, whole):
+    "(E,) what a number of an action adds to what follows, by episode, of mean 1; beside states and other actions"
+    act = acts_shown(rows.act)
+    act = act - act.mean(0)
+    known = np.column_stack([states_squared(rows), act])
+    solved = np.linalg.pinv(known)
+    for y in [*all_that_followed(rows)][2:]:
+        weight = solved @ y
+        left = y - known @ weight
+        for by, usual in zip(act.T, weight[-act.shape[1]:]):
+            there = [usual + by[one] @ left[one] / max(by[one] @ by[one], 1e-12) for one in whole]
+            yield np.array(there) / max(abs(np.mean(there)), 1e-12)
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #00949175
+def waning_actions(evidence):
+    "An action does less with every episode, or more"
+    whole = episodes_alike(evidence)
+    if not whole: return None
+    certain, _, effect = clearest(effects_by_order(evidence.chance, whole), .15)
+    if certain < TREND: return None
+    return Finding(
+        "waning_actions", f"what an action does goes from {effect[0]:.0%} of its mean in the first of {len(whole)} "
+        f"episodes to {effect[-1]:.0%} in the last (F = {certain:.3g})",
+        "what was learned of an action holds no longer, and the memory tells of another world",
+        "does something wear out that reset does not set back, is a force multiplied by a count",
+        weight=.92, changes={}, numbers={"effect by episode": effect})
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #f36a21e1
+def sizes_of_pay(rows, whole, apart=False, rounds=60): # apart: beyond what all pay in the mean
+    "((E,) what an episode pays over what states and actions say, of mean size 1; share of the variance left open)"
+    row = np.concatenate(whole)
+    of = np.repeat(range(len(whole)), [*map(len, whole)])
+    known = np.column_stack([states_squared(rows), acts_shown(rows.act)])[row]
+    rew = all_of_it = rows.rew[row].astype(float)
+    if apart: rew = rew - known @ np.linalg.lstsq(known, rew, rcond=None)[0]
+    size = np.random.default_rng(0).normal(1, .5, len(whole))
+    for _ in range(rounds):                               # what is usual, and by how much each differs, in turns
+        usual = known @ np.linalg.lstsq(known * size[of, None], rew, rcond=None)[0]
+        size = np.bincount(of, usual * rew) / np.maximum(np.bincount(of, usual**2), 1e-12)
+        size /= max(np.abs(size).mean(), 1e-12)
+    return size, float((rew - size[of] * usual).var() / max(all_of_it.var(), 1e-12))
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #ecacfdd4
+def told_growth(sizes): # [(E,), …]
+    "How pay grows or falls with the episodes, in words; nothing where it does not"
+    certain, change, _ = clearest([np.log(size) for size in sizes if size.min() > 0], .4)
+    if certain < TREND: return ""
+    return f"the last of {len(sizes[0])} episodes pays {np.exp(change):.3g} times as much for a step as the first"
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #012630e1
+def told_signs(rows, whole, size, left): # as sizes_of_pay has them
+    "Whether some episodes charge what others pay, in words; nothing where none do"
+    sides = size[size > 0], -size[size < 0]
+    fewer = min(map(len, sides)) / len(size)
+    if fewer < .15 or max(one.std() / one.mean() for one in sides) > .3:
+        return ""
+    either = unexplained(rows)
+    if left > .5 * either or told_by_place(size, rows.obs, whole): return ""
+    return (f"{fewer:.0%} of {len(whole)} episodes charge what others pay: with a sign for each {left:.0%} of the "
+            f"variance of rewards stay open, else {min(either, 1):.0%}")
+
+# %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #d989a043
+def changing_reward(evidence):
+    "Steps are paid more with every episode, or in some what is charged in others"
+    rows = evidence.chance
+    whole = long_episodes(rows)
+    if len(whole) < 5: return None
+    shortest = min(map(len, whole))
+    sizes = [np.array([np.abs(rows.rew[one[:shortest]]).mean() for one in whole])]
+    told = told_growth(sizes)
+    if not told and np.ptp(rows.rew) and episodes_alike(evidence):
+        sizes.append(sizes_of_pay(rows, whole)[0])
+        told = told_growth(sizes)
+    if not told and len(sizes) > 1:
+        sizes[-1], left = sizes_of_pay(rows, whole, apart=True)
+        told = told_signs(rows, whole, sizes[-1], left)
+    if not told: return None
+    return Finding(
+        "changing_reward", told, "what was learned of a reward holds no longer in another episode",
+        "is a reward multiplied, decayed or normalised by a count that reset does not set back; is there a goal, a "
+        "price or a task that is not shown",
+        weight=.9, changes={}, numbers={"size of rewards by episode": sizes[-1]})
+
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #8f0f9626
 def walk(evidence, seed):
     "Rows of a behaviour as it acts in training, in a copy of the environment, step by step, without end"
@@ -344,4 +454,5 @@ def equal_copies(evidence):
         weight=.85, changes={}, numbers={"beginnings of episodes": len(np.unique(begins, axis=0)), "of all copies": 1})
 
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #d622a3b9
-STEADY_CHECKS = [turned_actions, replaced_actions, late_sight, uneven_steps, disturbed_copies, equal_copies]
+STEADY_CHECKS = [turned_actions, replaced_actions, late_sight, uneven_steps, waning_actions, changing_reward,
+                 disturbed_copies, equal_copies]

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['TABLE_CHECKS', 'Correction', 'corrections_of', 'one_step_table', 'worth_next', 'errors_of_correction',
-           'wrong_corrections', 'other_correction', 'visits_of', 'traces_again', 'other_traces', 'inner_table',
-           'impossible_steps', 'other_world', 'shared_rows']
+           'wrong_corrections', 'other_correction', 'last_met', 'other_model', 'visits_of', 'traces_again',
+           'other_traces', 'inner_table', 'impossible_steps', 'other_world', 'shared_rows']
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #d54c18be
 import contextlib
@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
+from ...algos.dyna import Remembered
 from ...algos.qlearning import QLearning
 from ...algos.td import ActionValues
 from ...algos.traces import TracedActions
@@ -48,12 +49,16 @@ def corrections_of(trainer, who,
         learner = twin.learners[who]
         values = learner.nets.q.values
         for _ in range(events):
-            before = values.clone() if learner.todo else None
+            kept = values.clone()
+            if learner.todo:              # what follows an end is 0 in a table that is sound, whatever is made of it
+                values += torch.as_tensor(rng.standard_normal(values.shape))
+            before = values.clone()
             event = twin.advance()
             if event is None or patience.over: break
             if event.kind == "collect": pay_anything(learner, rng)
-            if before is not None and event.kind == "learn" and event.who == who:
+            if event.kind == "learn" and event.who == who:
                 found.append(Correction(learner.last.batch, learner.last.parts, before, values.clone()))
+            values.copy_(kept)
     return found
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #2e66c957
@@ -95,7 +100,7 @@ def wrong_corrections(evidence):
     traced = "traces" in evidence.learner.nets            # there a correction is for many cells
     found = []
     try:
-        seen = corrections_of(evidence.trainer, evidence.who, events=900, seconds=3.)
+        seen = corrections_of(evidence.trainer, evidence.who, events=3000, seconds=3.)
     except NotFinite: return None
     for one in seen:
         if len(one.batch.rew) > 1:
@@ -109,14 +114,41 @@ def wrong_corrections(evidence):
 def other_correction(evidence):
     "Corrections of a table are not what reward, discount and the next state make"
     wrong = wrong_corrections(evidence)
-    if wrong is None or len(wrong) < 20 or wrong.mean() < .02: return None
+    if wrong is None or len(wrong) < 20 or not wrong.any(): return None
     return Finding(
-        "other_correction", f"{wrong.mean():.0%} of {len(wrong):,} corrections of the table were not alpha times "
+        "other_correction", f"{wrong.mean():.1%} of {len(wrong):,} corrections of the table were not alpha times "
         "(reward + gamma * what follows - value), of the cell of the step's own state and action",
         "the table comes to hold something else than what actions are worth",
         "look at update: the sign of the reward, the discount, the value of what follows (best, mean or taken), the "
         "cell that is corrected, ends",
         weight=.99, changes={}, numbers={"share that is wrong": wrong.mean()}, limits={"bearable": .02})
+
+# %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #d2c0029d
+def last_met(memory):
+    "Rows of the first environment: of each state and action the newest one, as far as they are stored"
+    rows = memory.gather(memory.aged(np.arange(int(memory.sizes[0]))[:0:-1], 0))      # what is new may not be learned
+    pairs = zip(rows.obs.tolist(), rows.act.tolist())
+    newest = {pair: i for i, pair in enumerate(pairs)}
+    return rows[[*newest.values()]]
+
+# %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #01780374
+def other_model(evidence):
+    "A model remembers something else than what was seen"
+    nets = evidence.learner.nets
+    alone = evidence.trainer.env.num_envs == 1 and evidence.learner.updates > 20
+    if not alone or "model" not in nets or not isinstance(nets.model, Remembered):
+        return None
+    rows = each(torch.as_tensor, last_met(evidence.learner.memory))
+    told = nets.model.predict(nets.q.row(rows.obs), rows.act.long())
+    same = (told.next_obs == nets.q.row(rows.next_obs)) & (told.term == rows.term)
+    other = ~same | ((told.rew - rows.rew).abs() > 1e-5)
+    if other.double().mean() < .05: return None
+    return Finding(
+        "other_model", f"of {len(other)} pairs of state and action the model says of {int(other.sum())} something else "
+        "than what was seen when they were last tried",
+        "what is planned with it is learned of a world that there is not",
+        "look at what is written down: state, action, reward, the state that followed, ends",
+        weight=.98, changes={})
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #eefd1d7c
 def visits_of(learner, env):
@@ -213,4 +245,4 @@ def shared_rows(evidence):
         weight=.98, changes={}, numbers={"states seen": len(seen), "rows": len(rows)})
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #e5b6355d
-TABLE_CHECKS = [other_correction, other_traces, other_world, shared_rows]
+TABLE_CHECKS = [other_correction, other_model, other_traces, other_world, shared_rows]
