@@ -76,6 +76,14 @@ def test_the_ends_of_a_histogram_do_not_meet(low, high):
     assert sum(width_of(word, 13) for word in sheet.words[1:]) < 115        # as large as on a narrow page
 
 
+def test_a_bar_begins_behind_its_name_and_ends_before_its_number_does():
+    sheet = Sheet()
+    draw_horizontal_bars(sheet, (8, 6, 396, 230), [.00794], ["policy.net.trunk.layers.0"], .00794)
+    [bar] = [mark for mark in sheet.marks if isinstance(mark, Box)]
+    name, number = sheet.words                                              # as large as on a narrow page
+    assert 8 + width_of(name, 13) < bar.left and bar.right + 4 + width_of(number, 13) < 400
+
+
 @pytest.mark.parametrize("shape, written", [((4, 12), True), ((2, 2), True), ((20, 20), False)])
 def test_numbers_stay_within_their_cells_or_are_left_out(shape, written):
     states = math.prod(shape)

@@ -219,8 +219,8 @@ def draw_horizontal_bars(sheet,
     "Bars from left to right, one below the other"
     left, top, right, bottom = box
     tall = min(22, (bottom - top) / max(1, len(values)))
-    start = left + max((width_of(name, 10) for name in names), default=0) + 8
-    room = right - start - 42                                               # 42 for the number
+    start = left + max((width_of(name, ON_PAGE) for name in names), default=0) + 12
+    room = right - start - 54                                               # 54 for the number
 
     for i, (name, value) in enumerate(zip(names, values)):
         share = min(1., value / high) if high > 0 else 0.
