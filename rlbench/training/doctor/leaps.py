@@ -75,7 +75,8 @@ def wrapped_observation(evidence):
             f"range to the other at once, {often.max()} times in {len(rows.rew):,} steps, and else moves little",
             "two states that are next to each other look as different as can be",
             "show an angle by its sine and cosine; is a number kept in too few bits (uint8), or taken modulo another",
-            weight=.7, changes={}, numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
+            weight=.74, changes={},
+            numbers={f"dimension {dims[0]}": seen[:, dims[0]]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/35_leaps.ipynb #363d4024

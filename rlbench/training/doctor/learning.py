@@ -475,7 +475,8 @@ def bounded_values(evidence):
     length = seen_whole(evidence).length
     lasting = min(1 / max(1 - evidence.algo.gamma, 1e-9), length.mean() if len(length) else len(rows.rew))
     usual = abs(rows.rew.mean()) * lasting
-    if is_table(evidence.algo) or beliefs(actor, rows.obs[:1]) is None: return None
+    if is_table(evidence.algo) or beliefs(actor, rows.obs[:1]) is None:
+        return None
     most, more = (np.abs(with_larger_weights(actor, rows.obs[:50], times)).max() for times in (1e4, 1e6))
     if not most == more < .3 * usual: return None
     return Finding(
