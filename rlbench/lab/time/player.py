@@ -498,6 +498,7 @@ def why_next(twin):
         if learner.due <= 0: break
     return str(watched_event(twin) or "")
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #046acbf0
 def why_after(timeline, at):
     "The same of a copy that stands where the run stood after an event; None where no copy comes there"
     branch, _ = timeline.where(at)
@@ -519,6 +520,7 @@ def made_at(timeline):
         if len(found): return root_of(timeline.path).since + int(found[-1])
     return timeline.at
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #6d5a57e6
 def taken_at(timeline):
     "Where the run stood before each oldest row of a memory was taken that holds a number which is none"
     steps = np.flatnonzero(marks_on(timeline.path) & UNIT_BITS["step"])
@@ -529,6 +531,7 @@ def taken_at(timeline):
         if 0 < len(ages) and max(ages) < len(steps):
             yield root_of(timeline.path).since + int(steps[-1 - max(ages)])
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #1ff46779
 def told_first(timeline, upto): # events
     "What made the first number that is none, and the way back to before it, in words"
     at = min(made_at(timeline), upto)
@@ -555,6 +558,7 @@ def spoilt_words(trainer):
     "Whose weights are not finite, in words; nothing where all are"
     return next(filter(None, map(spoilt_weights, trainer.learners.values())), "")
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #55eb3425
 def spoilt_before(player): # after NotFinite
     "The run is put back before an update of weights that the step before had spoilt -> Hit of a breakpoint, or None"
     timeline = player.timeline
