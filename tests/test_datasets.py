@@ -441,12 +441,14 @@ def test_a_folder_that_minari_cannot_list_does_not_keep_ours_from_it(monkeypatch
     for name in ("an old name", "rlbench/half-v0"):
         (tmp_path / name / "data").mkdir(parents=True)
         (tmp_path / name / "data" / "metadata.json").write_text("{}")
-    with pytest.raises(ValueError, match="Malformed"): minari.list_local_datasets()
+    with pytest.raises(ValueError, match="Malformed"):
+        minari.list_local_datasets()
     with pytest.warns(UserWarning, match="Minari cannot list its data sets while there is 'an old name'"):
         with pytest.raises(FileProblem, match="did you mean 'rlbench/rows-v0'"):
             from_minari("rlbench/row-v0")
     for name in ("an old name", "rlbench/half-v0"):
-        with pytest.raises(FileProblem, match=f"'{name}': it cannot be read"): from_minari(name)
+        with pytest.raises(FileProblem, match=f"'{name}': it cannot be read"):
+            from_minari(name)
 
 
 @pytest.mark.parametrize("id, told", [("CartPole-v1", False), (CartPoleEnv, True)])

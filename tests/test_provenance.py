@@ -213,7 +213,7 @@ def shown_by_others():
 
 
 @pytest.mark.parametrize("make, name", [(shown_by_others, "memory"), (chased_by_a_given_actor, "runner_actor")])
-def test_a_script_that_needs_what_came_from_outside_says_so_in_a_fresh_process(bench, make, name, tmp_path):  # noqa: F811
+def test_a_script_that_needs_what_is_outside_says_so_in_a_fresh_process(bench, make, name, tmp_path):    # noqa: F811
     trainer = make()
     held = dict(memory=trainer.learners["agent"].memory.twin()) if name == "memory" else dict(trainer.actors)
     bench(trainer, views=["curve"]).step("event", 30).script(tmp_path / "run.py")

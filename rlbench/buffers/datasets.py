@@ -486,19 +486,22 @@ def rows_of_episode(episode, observation_space, action_space):
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #db64375b
 def minari_names():
-    "Names of local Minari data sets; of folders whose name Minari cannot read, over which its own list fails, it is told"
+    "Names of local Minari data sets; a warning tells of folders over whose names Minari's own list fails"
     minari = minari_package()
     root = minari.storage.get_dataset_path("")
     found = sorted(path.parents[1].relative_to(root).as_posix() for path in root.glob("**/data/metadata.json"))
     sound = [name for name in found if minari.dataset.minari_dataset.DATASET_ID_RE.fullmatch(name)]
     bad = ", ".join(repr(name) for name in found if name not in sound)
-    if bad: warnings.warn(f"{root}: Minari cannot list its data sets while there is {bad}; give it a name such as a/b-v0")
+    if bad:
+        warnings.warn(f"{root}: Minari cannot list its data sets while there is {bad}; rename it, as in a/b-v0")
     return sound
 
+# %% ../../nbs/3_buffers/36_datasets.ipynb #912d4e72
 def minari_found(name):
     "The local Minari data set of a name; FileProblem says which there are"
     try: return minari_package().load_dataset(name)
-    except FileNotFoundError: told = unknown("Minari data set", name, minari_names())
+    except FileNotFoundError:
+        told = unknown("Minari data set", name, minari_names())
     except (AssertionError, KeyError, ValueError) as problem:
         told = f"Minari data set {name!r}: it cannot be read: {problem!r}"
     raise FileProblem(told)

@@ -391,7 +391,8 @@ def parts_told(forks):
         imports += ["import gymnasium", registering(spec)]
     check, words = check_code(histories if several or not doubts else [], several)
     parts = [("head", "What was done"), ("words", first_words(forks, histories, doubts)),
-             ("code", first_code(imports, homes, several)), ("code", code_needing(doubts)), *(part for _, parts in found for part in parts),
+             ("code", first_code(imports, homes, several)), ("code", code_needing(doubts)),
+             *(part for _, parts in found for part in parts),
              ("head", "The same?"), ("words", words), ("code", check)]
     return [(kind, text) for kind, text in parts if text]
 

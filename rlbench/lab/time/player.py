@@ -490,6 +490,7 @@ def come_to_update(twin):
     twin.streaming = []
     for _ in "collect", "process": twin.advance()
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #5e82624b
 def why_next(twin):
     "Which operation of its next event makes the first number that is none, in words"
     come_to_update(twin)
@@ -506,7 +507,8 @@ def why_after(timeline, at):
     try:
         with contextlib.closing(timeline.twin(branch.path(at, done))) as twin:
             return why_next(twin)
-    except ConfigError as problem: return str(problem)    # a memory that was given is looked at again
+    except ConfigError as problem:
+        return str(problem)                               # a memory that was given is looked at again
     except ASTRAY: return None
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #ae5cb5c6
@@ -541,6 +543,7 @@ def told_first(timeline, upto): # events
     at = min(one, at)
     return "" if found is None else ". " + f"First: {found}; " * bool(found) + f"rewind({at}) leads to before it"
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #7f86dd70
 def tell_cause(timeline, problem):
     "NotFinite says as well which number was the first that is none, where a copy comes to where the run stands"
     problem.args = (f"{problem}{told_first(timeline, timeline.at)}",)
@@ -554,6 +557,7 @@ def flagged(timeline, hit):
         timeline.flag("breakpoint", f"{one.text}: {one.words}")
     return hit
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #d25a6b4a
 def spoilt_words(trainer):
     "Whose weights are not finite, in words; nothing where all are"
     return next(filter(None, map(spoilt_weights, trainer.learners.values())), "")
@@ -571,6 +575,7 @@ def spoilt_before(player): # after NotFinite
     words = spoilt_words(player.trainer)
     return player.stops.struck(asked[0], words) if words else None
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #bd40c1a7
 def is_caught(player, problem): # NotFinite
     "Whether a breakpoint catches what was noticed an update too late; else its message says more"
     player.hit = flagged(player.timeline, spoilt_before(player))

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.batch import each
-from ...core.settings import fits, whole_number
+from ...core.settings import fits
 from ...core.words import unknown
 from ...envs.actions import action_names
 from ...envs.observations import observation_names, with_unit
@@ -397,7 +397,8 @@ class DimensionSliders:
         "An observation (D,) whose other dimensions are where the sliders are, or where the run is"
         here = here.copy()
         if self.follow.value: return here
-        for i in self.sliders.keys() - self.fresh - {*axes}: here[i] = self.sliders[i].value
+        for i in self.sliders.keys() - self.fresh - {*axes}:
+            here[i] = self.sliders[i].value
         return here
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #66e36632
@@ -546,7 +547,8 @@ def held_at(state, names, at): # (D,), and {dimension: number} or None
         raise ValueError(f"at = {at!r}: expected {{dimension: number}}, such as {{{names[0]!r}: 0.}}")
     for which, x in (at or {}).items():
         held = fits(float, x)
-        if not held or not np.isfinite(held): raise ValueError(f"at: {which} = {x!r}: expected a number")
+        if not held or not np.isfinite(held):
+            raise ValueError(f"at: {which} = {x!r}: expected a number")
         state[dimension(names, which)] = held[0]
     return state
 
