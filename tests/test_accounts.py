@@ -591,7 +591,8 @@ def test_r2d2_by_hand(n_step, burn_in):
         while True:
             paid.append(float(batch.rew[t, b]))
             over = bool(batch.term[t, b] | batch.trunc[t, b])
-            if over or len(paid) == n_step or t + 1 == len(batch.rew) or not batch.valid[t + 1, b]: break
+            if over or len(paid) == n_step or t + 1 == len(batch.rew) or not batch.valid[t + 1, b]:
+                break
             t += 1
         y = float(best[t, b])           # on the scale that is learned: h(x) = sign(x) (sqrt(|x| + 1) - 1) + .001 x
         plain = optimise.brentq(lambda x: np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + .001 * x - y, -1e4, 1e4)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from rlbench.buffers.sequences import Reservoir
 from rlbench.core.batch import Batch
 from rlbench.core.state import FileProblem, read_tree, same, write_tree
 from rlbench.core.words import ConfigError
+from rlbench.training.demonstrations import Demonstration
 
 
 def row_of(t, num_envs, rng, p_end=.25):
@@ -427,6 +429,41 @@ def test_where_minari_fails_nothing_is_left(monkeypatch, tmp_path):
     left = [path.name for path in tmp_path.rglob("*") if path.suffix != ".json"]
     assert left == ["kept"]
     assert list(minari.list_local_datasets()) == []
+
+
+def test_a_folder_that_minari_cannot_list_does_not_keep_ours_from_it(monkeypatch, tmp_path):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    ring, _ = fill(30, 1, 20, seed=1, p_valid=1.)
+    spaces = gym.spaces.Dict(place=gym.spaces.Box(0, 999, (), int), view=gym.spaces.Box(-999, 999, (2,)))
+    with pytest.warns(UserWarning):
+        to_minari(ring, "rlbench/rows-v0", spaces, gym.spaces.Discrete(99))
+    for name in ("an old name", "rlbench/half-v0"):
+        (tmp_path / name / "data").mkdir(parents=True)
+        (tmp_path / name / "data" / "metadata.json").write_text("{}")
+    with pytest.raises(ValueError, match="Malformed"):
+        minari.list_local_datasets()
+    with pytest.warns(UserWarning, match="Minari cannot list its data sets while there is 'an old name'"):
+        with pytest.raises(FileProblem, match="did you mean 'rlbench/rows-v0'"):
+            from_minari("rlbench/row-v0")
+    for name in ("an old name", "rlbench/half-v0"):
+        with pytest.raises(FileProblem, match=f"'{name}': it cannot be read"):
+            from_minari(name)
+
+
+@pytest.mark.parametrize("id, told", [("CartPole-v1", False), (CartPoleEnv, True)])
+def test_who_saves_without_a_registered_environment_is_told_what_is_kept(id, told, monkeypatch, tmp_path):
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    shown = Demonstration(Trainer(id, "ppo", seed=0))
+    for _ in range(30): shown.act(0)
+    with pytest.warns(UserWarning) as warned:
+        data = shown.to_minari("by-hand/own-v0")
+    words = "by-hand/own-v0: episodes and spaces are kept, the environment is not"
+    assert sum(words in str(one.message) for one in warned) == told
+    if not told: return
+    with pytest.raises(ValueError): data.recover_environment()
+    assert len(from_minari("by-hand/own-v0"))
 
 
 def test_a_name_that_minari_has_not_says_which_there_are(monkeypatch, tmp_path):

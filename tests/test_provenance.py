@@ -30,7 +30,7 @@ from rlbench.training.films import film, take
 from rlbench.training.pictures import write_animation
 from rlbench.training.train import train
 from rlbench.training.trainer import Trainer
-from tests.cases import differs
+from tests.cases import demonstrations, differs
 from tests.test_player import SMALL
 from tests.test_workbench import bench, part      # noqa: F401
 
@@ -201,6 +201,28 @@ def test_environments_from_a_function_are_said_to_come_from_outside(bench):     
     script = wb.script()
     assert "env: comes from outside" in script.split("import rlbench")[0] and "assert " not in script
     assert repeated(script, env=CartPoleEnv)["run"].steps == 3
+
+
+def chased_by_a_given_actor():
+    known = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), seed=0, learning_starts=20)
+    return Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner=known.actors["runner"]), seed=0, learning_starts=20)
+
+
+def shown_by_others():
+    return Trainer("CartPole-v1", "bc", memory=demonstrations("CartPole-v1", 2), seed=0, num_envs=2)
+
+
+@pytest.mark.parametrize("make, name", [(shown_by_others, "memory"), (chased_by_a_given_actor, "runner_actor")])
+def test_a_script_that_needs_what_is_outside_says_so_in_a_fresh_process(bench, make, name, tmp_path):    # noqa: F811
+    trainer = make()
+    held = dict(memory=trainer.learners["agent"].memory.twin()) if name == "memory" else dict(trainer.actors)
+    bench(trainer, views=["curve"]).step("event", 30).script(tmp_path / "run.py")
+    done = subprocess.run([sys.executable, tmp_path / "run.py"], capture_output=True, text=True)
+    told = f"NameError: {{'{name}'}} came from outside this script: define them above this line"
+    assert done.returncode and done.stderr.strip().splitlines()[-1] == told
+    given = held.get("memory") or held["runner"]
+    there = repeated((tmp_path / "run.py").read_text(), **{name: given})["run"]
+    assert there.steps == trainer.steps and there.updates == trainer.updates
 
 
 @pytest.mark.parametrize("env", [CartPoleEnv, make_pole], ids=["class", "function"])

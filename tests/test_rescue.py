@@ -7,7 +7,7 @@ import rlbench
 from rlbench.core.state import FileProblem
 from rlbench.lab.time import rescue
 from rlbench.lab.time.player import Player
-from rlbench.lab.time.rescue import EVERY, Rescue, newest_copy, page_key
+from rlbench.lab.time.rescue import EVERY, Rescue, forks_kept, newest_copy, page_key
 from rlbench.training.trainer import Trainer
 
 SHORT = dict(seed=0, num_envs=2, n_steps=16, batch_size=16)
@@ -117,3 +117,53 @@ def test_a_workbench_without_a_notebook_copies_nothing_and_can_recover(tmp_path,
     again = rlbench.Workbench("CartPole-v1", "ppo", driver="sync", views=["curve"], **SHORT)
     assert again.recover().trainer.digest() == digest
     again.close()
+
+
+def test_forks_are_kept_beside_the_run_and_go_on_with_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("RLBENCH_CONFIG_DIR", str(tmp_path))
+    sizes = dict(driver="sync", views=["curve"], **SHORT)
+    wb = rlbench.Workbench("CartPole-v1", "ppo", **sizes)
+    wb.step("step", 20).beside("a/b: lr=.01", lr=.01)
+    wb.beside(gamma=.5)
+    wb.step("step", 40)
+    wb.page.earlier.rescue.moved = EVERY
+    digests = {run.name: run.trainer.digest() for run in [wb.forks[name] for name in wb.forks.known]}
+    wb.close()
+    again = rlbench.Workbench("CartPole-v1", "ppo", **sizes).recover()
+    assert {name: again.forks[name].trainer.digest() for name in again.forks.known} == digests
+    told = repr(again.forks)
+    assert "a/b: lr=.01" in told and "not compared" in told and "left after" not in told
+    again.step("step", 3).rewind("step", -2)
+    assert not any(run.problem for run in again.forks.others)
+    names = list(again.forks.known)
+    again.go_on(names[1]).step("step", 2).go_on(names[0])
+    scope = {}
+    exec(again.script(), scope)
+    assert {name: run.digest() for name, run in scope["runs"].items()}.keys() >= digests.keys()
+    lost = [run.trainer for run in again.forks.others]
+    again.close()
+    assert len(lost) == 2
+
+
+def test_forks_that_are_gone_leave_no_copy(player, tmp_path):
+    kept = Rescue(player, tmp_path)
+    kept.moved = EVERY
+    player.step("step", 20)
+    player.beside("other", lr=.1).result()
+    player.step("step", 2)
+    kept.keep(player.trainer)
+    assert list(forks_kept(kept.path)) == ["other"]
+    player.drop("other").result()
+    player.step("step", 2)
+    kept.keep(player.trainer)
+    assert not forks_kept(kept.path)
+
+
+def test_forks_that_are_too_large_do_not_keep_the_run_from_being_copied(player, tmp_path, monkeypatch):
+    kept = Rescue(player, tmp_path)
+    kept.moved = EVERY
+    player.step("step", 20)
+    player.beside("other", lr=.1).result()
+    monkeypatch.setattr(rescue, "LARGEST_COPY", rescue.held_bytes(player.trainer) * 1.5)
+    kept.keep(player.trainer)
+    assert kept.path.exists() and not forks_kept(kept.path)

@@ -503,13 +503,13 @@ def ringed():
 
 def test_a_slice_holds_what_the_sliders_hold():
     trainer = ringed()
-    cut = value_slice(trainer, "obs 17", 5, at={"obs 11": .5, 3: -1}, cells=(7, 4))
-    rows = np.repeat(trainer.obs["agent"][:1], 28, 0)
-    rows[:, 17] = np.tile(cut.x, 4)
-    rows[:, 5] = np.repeat(cut.y, 7)
+    cut = value_slice(trainer, "obs 17", 5, at={"obs 11": .5, 3: -1})
+    rows = np.repeat(trainer.obs["agent"][:1], 36 * 24, 0)
+    rows[:, 17] = np.tile(cut.x, 24)
+    rows[:, 5] = np.repeat(cut.y, 36)
     rows[:, [11, 3]] = .5, -1
     assert np.allclose(cut.val.ravel(), state_values(trainer.actors["agent"], rows), atol=1e-5)
-    assert cut.names == ["obs 17", "obs 5"] and cut.val.shape == (4, 7) and cut._repr_png_()[:4] == b"\x89PNG"
+    assert cut.names == ["obs 17", "obs 5"] and cut.val.shape == (24, 36) and cut._repr_png_()[:4] == b"\x89PNG"
 
 
 def test_the_dimensions_that_matter_come_first():
@@ -543,6 +543,8 @@ def test_who_has_no_slice_says_why():
         for ask in (value_slice, value_sensitivity):
             with pytest.raises(ValueError, match=words): ask(trainer)
     for wrong, words in ((dict(across=17, up="obs 17"), "across and up are both obs 17"),
-                         (dict(across="obs 71"), "unknown dimension 'obs 71'"), (dict(cells=9), "expected two counts"),
+                         (dict(across="obs 71"), "unknown dimension 'obs 71'"),
+                         (dict(at=[3]), "expected {dimension: number}"),
                          (dict(at={"obs 3": np.nan}), "at: obs 3 = nan: expected a number")):
-        with pytest.raises(ValueError, match=words): value_slice(ringed(), **wrong)
+        with pytest.raises(ValueError, match=words):
+            value_slice(ringed(), **wrong)

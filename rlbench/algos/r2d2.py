@@ -173,7 +173,8 @@ class R2D2(FromStretches, R2D2Settings):
         "(rewards in a target, their discounted sum, discount of what follows) (T, B), on the plain scale"
         ends = batch.term, batch.trunc
         one = torch.ones_like(batch.rew)
-        def sums(rew, after, gamma): return n_step_return(rew, after, *ends, gamma, self.n_step, batch.valid)
+        def sums(rew, after, gamma):
+            return n_step_return(rew, after, *ends, gamma, self.n_step, batch.valid)
         return sums(one, 0 * one, 1.), sums(batch.rew, 0 * one, self.gamma), sums(0 * one, one, self.gamma)
 
     def losses(self, nets, batch): # columns (T, B, ...)

@@ -8,7 +8,8 @@ __all__ = ['BLOCK', 'ONE_EACH', 'seams', 'in_blocks', 'blocks_of', 'poured', 'od
            'check_counts', 'check_shapes', 'check_columns', 'check_stored', 'save_ring', 'load_ring', 'digest',
            'returns_in', 'set_column', 'get_column', 'json_line', 'write_lines', 'read_head', 'check_promise',
            'read_row', 'column_of', 'read_blocks', 'read_lines', 'minari_package', 'check_minari_name', 'filled',
-           'recordable', 'jumps', 'minari_episode', 'to_minari', 'rows_of_episode', 'minari_found', 'from_minari']
+           'recordable', 'jumps', 'minari_episode', 'to_minari', 'rows_of_episode', 'minari_names', 'minari_found',
+           'from_minari']
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #577949b4
 import hashlib
@@ -16,6 +17,7 @@ import json
 import math
 import os
 import shutil
+import warnings
 from contextlib import contextmanager
 from itertools import chain
 from numbers import Integral
@@ -460,6 +462,9 @@ def to_minari(ring, name, # "folder/name-v0"
     places = zip(*data.whole_episodes())
     episodes = [minari_episode(rows[start:start + length], observation_space, action_space) for start, length in places]
     spaces = dict(observation_space=observation_space, action_space=out_of_rows(action_space))
+    if about.get("env") is None:
+        warnings.warn(f"{name}: episodes and spaces are kept, the environment is not, for no registered id makes it "
+                      "again: Minari's recover_environment() will fail, and whoever learns from this gives it")
     with filled(minari.storage.get_dataset_path(name)):
         return minari.create_dataset_from_buffers(name, episodes, **spaces, **about)
 
@@ -480,12 +485,26 @@ def rows_of_episode(episode, observation_space, action_space):
     )
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #db64375b
+def minari_names():
+    "Names of local Minari data sets; a warning tells of folders over whose names Minari's own list fails"
+    minari = minari_package()
+    root = minari.storage.get_dataset_path("")
+    found = sorted(path.parents[1].relative_to(root).as_posix() for path in root.glob("**/data/metadata.json"))
+    sound = [name for name in found if minari.dataset.minari_dataset.DATASET_ID_RE.fullmatch(name)]
+    bad = ", ".join(repr(name) for name in found if name not in sound)
+    if bad:
+        warnings.warn(f"{root}: Minari cannot list its data sets while there is {bad}; rename it, as in a/b-v0")
+    return sound
+
+# %% ../../nbs/3_buffers/36_datasets.ipynb #912d4e72
 def minari_found(name):
     "The local Minari data set of a name; FileProblem says which there are"
-    minari = minari_package()
-    try: return minari.load_dataset(name)
+    try: return minari_package().load_dataset(name)
     except FileNotFoundError:
-        raise FileProblem(unknown("Minari data set", name, minari.list_local_datasets())) from None
+        told = unknown("Minari data set", name, minari_names())
+    except (AssertionError, KeyError, ValueError) as problem:
+        told = f"Minari data set {name!r}: it cannot be read: {problem!r}"
+    raise FileProblem(told)
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #e1f00019
 def from_minari(dataset, # a Minari data set, or its name

@@ -302,10 +302,10 @@ def waited_for_long(hands, ask): # ask(stop) -> future
 # %% ../../../nbs/8_lab/4_hands/17_hands.ipynb #c1a5c120
 class Slicing(Keeping):
     "Verbs that ask about many states at once"
-    def value_slice(self, across=None, up=None, at=None, obs=None, row=None, who=None, cells=(36, 24)):
+    def value_slice(self, across=None, up=None, at=None, obs=None, row=None, who=None):
         "Values over two dimensions of the observation, all others held: a map's sliders by name -> ValueSlice"
         def look(trainer):
-            return value_slice(trainer, across, up, at, obs_meant(trainer, who, obs, row), who, cells)
+            return value_slice(trainer, across, up, at, obs_meant(trainer, who, obs, row), who)
         return self.waited(self.player.look(look))
 
     def value_sensitivity(self, who=None):

@@ -50,7 +50,7 @@ from ..views.views import ActionBars, EnvFrame, LearningCurve
 from .world_panel import WorldPanel
 from ...training.by_hand import state_shown
 from ..time.player import this_cell
-from ..time.rescue import Rescue, told_when
+from ..time.rescue import Rescue, recovered, told_when
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #b2857426
 VIEWS = (LearningCurve, EpisodeLengths, EnvFrame, BanditView, GridValues, ChainValues, ValueSurface, PolicyMap,
@@ -419,7 +419,7 @@ class Offer:
         found = self.rescue.earlier if self.in_notebook else []
         words = f"An earlier run on this page, until {told_when(found[0])}, was kept." if found else ""
         take = button("Go on with it", "recover", "take up the copy that was made of it",
-                      lambda: self.answer(order, player.load, found[0]), icon="history")
+                      lambda: self.answer(order, partial(recovered, player), found[0]), icon="history")
         away = button("", "offer-away", "never mind", self.answer, icon="times")
         self.widget = reveal(styled(widgets.HBox([widgets.HTML(words), take, away]), "rl-bar", "rl-offer"), found)
 

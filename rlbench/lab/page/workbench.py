@@ -19,7 +19,7 @@ from ..time.journal import snippet
 from .page import Page
 from ..time.player import Player, branched, only_one, this_cell
 from ..time.reels import film_back
-from ..time.rescue import newest_copy
+from ..time.rescue import newest_copy, recovered
 from ...training.by_hand import check_teachable
 from ...training.films import film_of
 from ...training.trainer import Trainer
@@ -72,8 +72,9 @@ class Looking(Arranging):
         return shown
 
     def recover(self):
-        "Go on with the run that was on this page before its kernel ended, if a copy of it was kept"
-        return self.load(newest_copy(self.page.earlier.rescue))
+        "Go on with the run that was on this page before its kernel ended, and its forks, if a copy of it was kept"
+        copy = newest_copy(self.page.earlier.rescue)
+        return self.told(recovered(self.player, copy))
 
     def give_back(self):
         "Let the agent go on"

@@ -80,6 +80,7 @@ def terms_rescaled(last, algo): # R2D2
     follows = np.where(known, (unscaled - paid) / np.where(known, discount, 1), np.nan)
     return Batch(paid=paid, discount=discount, follows=follows, unscaled=unscaled)
 
+# %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #3b358886
 def row_terms(last, gamma, algo):
     "Batch of (n,) row, and what is known of the rows' targets"
     terms = target_terms(last, gamma)
@@ -237,6 +238,7 @@ def rewards_along(last, algo): # R2D2
     rew = as_numpy(last.batch.rew)
     return [rew[t:t + count, b].tolist() for t, b, count in zip(*np.unravel_index(rows, axes), counts)]
 
+# %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #b52a9987
 def rewards_within(learner, last):
     "[rewards of the steps in each row's target] of an update, or None"
     if "burn" in last.batch: return rewards_along(last, learner.algo)
@@ -244,6 +246,7 @@ def rewards_within(learner, last):
     if not found: return None
     return [column[:count].tolist() for column, count in zip(learner.memory.gather(found[0]).rew.T, found[1])]
 
+# %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #60e04703
 def ends_within(learner, last):
     "[how an episode ended in a later step of each row's target, in words], or None"
     found = steps_within(learner, last)

@@ -150,6 +150,7 @@ def uncompared(run):
     known = f"; their ways part after event {alike_until(run):,}" if run.pair.left else ""
     return f", then not compared{known}" if run.pair.lost else ""
 
+# %% ../../../nbs/8_lab/3_time/18_forks.ipynb #dbb7bbfe
 def told_run(run):
     "What is known of a run, in words"
     words = [f"{run.trainer.steps:,} steps"]

@@ -13,6 +13,7 @@ __all__ = ['AT_HAND', 'Moment', 'ScriptLine', 'dated', 'words_in', 'doubts_in', 
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #35657ba9
 import inspect
 import json
+import re
 from contextlib import closing
 from functools import partial
 from typing import NamedTuple
@@ -347,6 +348,14 @@ def section_words(section):
     begun = "Left" if is_run else f"A way that was left again after event {history.end.events:,}. It leaves"
     return f"{begun} {section.host.name!r} after {section.left.at}."
 
+# %% ../../../nbs/8_lab/3_time/19_histories.ipynb #5e205b9a
+def code_needing(doubts):
+    "Code that says at once which names it needs, of what no line makes"
+    names = re.findall(r"(\w+): [^:]*from outside, define (?:it|them) before$", "\n".join(doubts), re.MULTILINE)
+    if not names: return ""
+    return (f"missing = {{*{sorted({*names})}}} - {{*globals()}}\n"
+            "if missing: raise NameError(f'{missing} came from outside this script: define them above this line')")
+
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #b42d6cc1
 def first_code(imports, homes, several):
     "Imports, a look at the versions, and a place for several runs"
@@ -382,7 +391,8 @@ def parts_told(forks):
         imports += ["import gymnasium", registering(spec)]
     check, words = check_code(histories if several or not doubts else [], several)
     parts = [("head", "What was done"), ("words", first_words(forks, histories, doubts)),
-             ("code", first_code(imports, homes, several)), *(part for _, parts in found for part in parts),
+             ("code", first_code(imports, homes, several)), ("code", code_needing(doubts)),
+             *(part for _, parts in found for part in parts),
              ("head", "The same?"), ("words", words), ("code", check)]
     return [(kind, text) for kind, text in parts if text]
 

@@ -490,6 +490,7 @@ def come_to_update(twin):
     twin.streaming = []
     for _ in "collect", "process": twin.advance()
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #5e82624b
 def why_next(twin):
     "Which operation of its next event makes the first number that is none, in words"
     come_to_update(twin)
@@ -498,6 +499,7 @@ def why_next(twin):
         if learner.due <= 0: break
     return str(watched_event(twin) or "")
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #046acbf0
 def why_after(timeline, at):
     "The same of a copy that stands where the run stood after an event; None where no copy comes there"
     branch, _ = timeline.where(at)
@@ -505,7 +507,8 @@ def why_after(timeline, at):
     try:
         with contextlib.closing(timeline.twin(branch.path(at, done))) as twin:
             return why_next(twin)
-    except ConfigError as problem: return str(problem)    # a memory that was given is looked at again
+    except ConfigError as problem:
+        return str(problem)                               # a memory that was given is looked at again
     except ASTRAY: return None
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #ae5cb5c6
@@ -519,6 +522,7 @@ def made_at(timeline):
         if len(found): return root_of(timeline.path).since + int(found[-1])
     return timeline.at
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #6d5a57e6
 def taken_at(timeline):
     "Where the run stood before each oldest row of a memory was taken that holds a number which is none"
     steps = np.flatnonzero(marks_on(timeline.path) & UNIT_BITS["step"])
@@ -529,6 +533,7 @@ def taken_at(timeline):
         if 0 < len(ages) and max(ages) < len(steps):
             yield root_of(timeline.path).since + int(steps[-1 - max(ages)])
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #1ff46779
 def told_first(timeline, upto): # events
     "What made the first number that is none, and the way back to before it, in words"
     at = min(made_at(timeline), upto)
@@ -538,6 +543,7 @@ def told_first(timeline, upto): # events
     at = min(one, at)
     return "" if found is None else ". " + f"First: {found}; " * bool(found) + f"rewind({at}) leads to before it"
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #7f86dd70
 def tell_cause(timeline, problem):
     "NotFinite says as well which number was the first that is none, where a copy comes to where the run stands"
     problem.args = (f"{problem}{told_first(timeline, timeline.at)}",)
@@ -551,10 +557,12 @@ def flagged(timeline, hit):
         timeline.flag("breakpoint", f"{one.text}: {one.words}")
     return hit
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #d25a6b4a
 def spoilt_words(trainer):
     "Whose weights are not finite, in words; nothing where all are"
     return next(filter(None, map(spoilt_weights, trainer.learners.values())), "")
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #55eb3425
 def spoilt_before(player): # after NotFinite
     "The run is put back before an update of weights that the step before had spoilt -> Hit of a breakpoint, or None"
     timeline = player.timeline
@@ -567,6 +575,7 @@ def spoilt_before(player): # after NotFinite
     words = spoilt_words(player.trainer)
     return player.stops.struck(asked[0], words) if words else None
 
+# %% ../../../nbs/8_lab/3_time/21_player.ipynb #bd40c1a7
 def is_caught(player, problem): # NotFinite
     "Whether a breakpoint catches what was noticed an update too late; else its message says more"
     player.hit = flagged(player.timeline, spoilt_before(player))

@@ -4,17 +4,20 @@
 
 # %% auto #0
 __all__ = ['EVERY', 'SHARE', 'AT_REST', 'LARGEST_COPY', 'COPIES', 'WAITS', 'unsaved_folder', 'page_key', 'by_age', 'copies_kept',
-           'is_due', 'Rescue', 'keep_all', 'told_when', 'newest_copy']
+           'is_due', 'folder_beside', 'keep_forks', 'forks_kept', 'Rescue', 'keep_all', 'told_when', 'newest_copy',
+           'put_beside', 'taken_up', 'recovered']
 
 # %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #3b2b997f
 import atexit
 import hashlib
 import json
 import os
+import shutil
 import warnings
 import weakref
 from concurrent.futures import wait
 from datetime import datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 from time import perf_counter
@@ -23,6 +26,8 @@ from platformdirs import user_state_path
 
 from ...core.state import FileProblem
 from .owner import asked_of
+from .player import exchange, load_like, load_lines, take_in_hand
+from .timeline import Timeline
 
 # %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #130534fa
 def unsaved_folder():
@@ -66,15 +71,40 @@ def is_due(moving, since, # seconds since the last copy
     if moving: return since >= max(EVERY, took / SHARE)
     return since >= took / AT_REST
 
+# %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #718241fe
+def folder_beside(path):
+    "The folder for copies of the forks of a run whose copy has this name"
+    return path.with_suffix("")
+
+# %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #d12cce39
+def keep_forks(path, forks): # [Relative, …]
+    "Copy the forks of a run, and their names when all are there"
+    names = folder_beside(path) / "names.json"
+    names.unlink(missing_ok=True)
+    if not forks: return
+    folder_beside(path).mkdir(exist_ok=True)
+    for number, run in enumerate(forks):
+        run.trainer.save(folder_beside(path) / f"{number}.rlb")
+    names.write_text(json.dumps([run.name for run in forks]))
+
+# %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #2d8bc9bc
+def forks_kept(path):
+    "{name: file} of the copies of forks beside that of a run"
+    names = folder_beside(path) / "names.json"
+    told = json.loads(names.read_text()) if names.exists() else []
+    return {name: folder_beside(path) / f"{number}.rlb" for number, name in enumerate(told)}
+
 # %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #9c497129
 def held_bytes(trainer):
     "What the memories of a run hold"
     return sum(learner.memory.nbytes for learner in trainer.learners.values())
 
+# %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #67ecef24
 def tidy(folder):
-    "Only the newest files of a folder remain"
+    "Only the newest files of a folder remain, and what was beside them"
     for path in by_age(folder.glob("*.rlb"))[COPIES:]:
         path.unlink(missing_ok=True)
+        shutil.rmtree(folder_beside(path), ignore_errors=True)
 
 # %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #c13a158a
 class Rescue:
@@ -106,12 +136,16 @@ class Rescue:
         "Copy the run, if it went on for long enough, is whole, and is not too large"
         place = trainer.steps, trainer.updates
         is_new = self.moved >= EVERY and place != self.place
+        forks = self.player().forks.others
         if not is_new or trainer.begun or held_bytes(trainer) > LARGEST_COPY:
             return
+        if held_bytes(trainer) + sum(held_bytes(run.trainer) for run in forks) > LARGEST_COPY:
+            forks = []
         begun = perf_counter()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             trainer.save(self.path)
+            keep_forks(self.path, [run for run in forks if not run.trainer.begun])
             tidy(self.folder)
             self.place = place
         except (OSError, TypeError, ValueError) as problem:
@@ -144,9 +178,32 @@ def told_when(path):
     "When a copy was made, in words"
     return f"{datetime.fromtimestamp(path.stat().st_mtime):%d %B, %H:%M}"
 
+# %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #84896e0f
 def newest_copy(rescue):
     "The newest copy of an earlier run; FileProblem where there is none"
     found = rescue.earlier
     if found: return found[0]
     raise FileProblem(f"{rescue.folder}: no copy of an earlier run of this kind; one is made after "
                       f"{EVERY:.0f} seconds of play in a notebook, of memories up to {LARGEST_COPY / 1e6:,.0f} MB")
+
+# %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #e502fbb6
+def put_beside(player, name, file):
+    "A fork from a file: it goes on beside the run in hand, and is not compared with it"
+    lines = load_lines(player.trainer, file)
+    timeline = Timeline(load_like(player.trainer, file), lines, file, player.budget)
+    run = player.forks.add(timeline, {}, player.at, name)
+    run.of = None                           # nobody knows any more where it left
+    run.pair.lose(0)
+    take_in_hand(player, run.trainer)
+
+# %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #2fa499d4
+def taken_up(player, path):
+    "Go on with a copy, its forks beside it"
+    exchange(player, lambda old: load_like(old, path), load_lines(player.trainer, path), path)
+    for name, file in forks_kept(path).items(): put_beside(player, name, file)
+    player.screen.take(player.trainer)
+
+# %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #a4a0db69
+def recovered(player, path):
+    "A future: the player goes on with a copy of an earlier run and of its forks"
+    return player.ask(partial(taken_up, player, path))

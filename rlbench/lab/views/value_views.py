@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.batch import each
-from ...core.settings import fits, whole_number
+from ...core.settings import fits
 from ...core.words import unknown
 from ...envs.actions import action_names
 from ...envs.observations import observation_names, with_unit
@@ -397,7 +397,8 @@ class DimensionSliders:
         "An observation (D,) whose other dimensions are where the sliders are, or where the run is"
         here = here.copy()
         if self.follow.value: return here
-        for i in self.sliders.keys() - self.fresh - {*axes}: here[i] = self.sliders[i].value
+        for i in self.sliders.keys() - self.fresh - {*axes}:
+            here[i] = self.sliders[i].value
         return here
 
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #66e36632
@@ -539,12 +540,6 @@ def axes_meant(names, asked, order):
     if axes[0] != axes[1]: return axes
     raise ValueError(f"across and up are both {names[axes[0]]}: expected two dimensions")
 
-def points_in(cells):
-    "(across, up) how many points; ValueError where it is no pair of such counts"
-    if isinstance(cells, (tuple, list)) and len(cells) == 2:
-        return [whole_number("cells", n, low=2, high=500) for n in cells]
-    raise ValueError(f"cells = {cells!r}: expected two counts, such as (36, 24)")
-
 # %% ../../../nbs/8_lab/2_views/14_value_views.ipynb #7030a678
 def held_at(state, names, at): # (D,), and {dimension: number} or None
     "The same state with some of its numbers replaced; ValueError where there are no such"
@@ -552,7 +547,8 @@ def held_at(state, names, at): # (D,), and {dimension: number} or None
         raise ValueError(f"at = {at!r}: expected {{dimension: number}}, such as {{{names[0]!r}: 0.}}")
     for which, x in (at or {}).items():
         held = fits(float, x)
-        if not held or not np.isfinite(held): raise ValueError(f"at: {which} = {x!r}: expected a number")
+        if not held or not np.isfinite(held):
+            raise ValueError(f"at: {which} = {x!r}: expected a number")
         state[dimension(names, which)] = held[0]
     return state
 
@@ -594,8 +590,7 @@ def value_slice(trainer,
                 across=None, up=None,   # dimensions by name or number; None: the first that have bounds
                 at=None,                # {dimension: number} of others; None: as they are in the state
                 obs=None,               # the state; None: where the first environment is
-                who=None,               # behaviour, where there are several
-                cells=(36, 24)):        # (across, up) how many points
+                who=None):              # behaviour, where there are several
     "What is thought of states that differ in two dimensions, all others held -> ValueSlice"
     who = chosen_one(trainer.actors, who)
     actor, names, space = asked_of_vectors(trainer, who)
@@ -603,7 +598,7 @@ def value_slice(trainer,
     axes = axes_meant(names, (across, up), bounded_first(space))
     known = with_stored(state[None], trainer.learners.get(who), 300)
     limits = limits_that_hold(known, space, [None] * len(names))
-    n, m = points_in(cells)
+    n, m = PlaneOfStates.cells
     rows = plane_through(state, axes, [limits[axis] for axis in axes], (n, m))
     val = state_values(actor, rows, answers_now).reshape(m, n)
     return ValueSlice([names[i] for i in axes], rows[:n, axes[0]], rows[::n, axes[1]], val, state, state[axes])
