@@ -23,6 +23,7 @@ def thinned(values): # (n,)
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #1c4a8631
 SERIES_TONES = "#3b82c4", "#d9730d", "#2a9d78"         # of more series, the first ones are drawn
+GAPS = "", ' stroke-dasharray="6 4"', ' stroke-dasharray="2 4"'        # one that hides another one lets it be seen
 DASHED = 'stroke="currentColor" stroke-dasharray="3 3"'
 DOTTED = 'stroke-width="4" stroke-linecap="round"'     # by lines of no length
 
@@ -55,9 +56,10 @@ def names_of_limits(limits): # {what: number}
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #eae12f5a
 def ends_of(values): # (n,)
     "The smallest and the largest, a little apart"
-    known = values[np.isfinite(values)]
+    known = values[np.abs(values) < 1e30]                  # bounds of a space may be as far as numbers go
     low, high = (float(known.min()), float(known.max())) if len(known) else (0., 1.)
-    return (low, high) if high > low else (low - .5, high + .5)
+    apart = abs(low) / 2 or .5
+    return (low, high) if high > low else (low - apart, high + apart)
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #ee94f3d4
 SERIES_ALONG = {"so many steps": "steps", "steps before": "steps", "return": "episodes", "episode": "episodes",
@@ -72,7 +74,7 @@ def across_words(numbers): # {what: (n,)}
 def series_drawing(numbers, limits): # {what: (n,)}, {what: number}
     "(marks, height) of series of numbers, one after another, below their names"
     shown = {name: np.ravel(numbers[name]).astype(float) for name, _ in zip(numbers, SERIES_TONES)}
-    looks = [f'stroke="{tone}"' for tone in SERIES_TONES]
+    looks = [f'stroke="{tone}"{gaps}' for tone, gaps in zip(SERIES_TONES, GAPS)]
     names = [*zip(shown, looks), *names_of_limits(limits)]
     low, high = ends_of(np.concatenate([*shown.values(), [*limits.values()]]))
     last = max(1, *(len(values) - 1 for values in shown.values()))
@@ -85,9 +87,10 @@ def series_drawing(numbers, limits): # {what: (n,)}, {what: number}
     for end, y in ((low, top + 74), (high, top + 4)):
         edge = level(end, 'stroke="currentColor" stroke-opacity=".25"')
         marks += [edge, svg_text(left - 4, y, number_told(end), "end")]
-    for values, look in zip(shown.values(), looks):
+    for values, tone, look in zip(shown.values(), SERIES_TONES, looks):
         points = spots(*thinned(values))
-        marks += [svg_line(points, look), *[svg_line(points, f"{look} {DOTTED}", dots=True)] * (len(points) < 40)]
+        dots = svg_line(points, f'stroke="{tone}" {DOTTED}', dots=True)
+        marks += [svg_line(points, look), dots * (len(points) < 40)]
     words = svg_text((left + 232) / 2, top + 87, across_words(numbers), "middle")
     return [*marks, words, svg_text(232, top + 87, f"{last + 1:,}", "end")], top + 92
 
@@ -103,8 +106,8 @@ def bars_drawing(numbers, limits): # {what: a number}, {what: number}
     for y, (name, value) in zip(range(top, bottom, 28), values.items()):
         bar = svg_line([(place(0), y + 19), (place(value), y + 19)], f'stroke="{SERIES_TONES[0]}" stroke-width="8"')
         marks += [svg_text(2, y + 11, name), svg_text(238, y + 11, number_told(value), "end"), bar]
-    lines = [svg_line([(place(limit), top), (place(limit), bottom)], DASHED) for limit in limits.values()]
-    return marks + lines, bottom + 2
+        marks += [svg_line([(place(limit), y + 13), (place(limit), y + 25)], DASHED) for limit in limits.values()]
+    return marks, bottom + 2
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #2ba6396d
 def picture_of(numbers, # {what: (n,) or a single number}

@@ -195,7 +195,8 @@ def large_rewards(evidence):
         "the loss divides by their usual size here (normalize_reward); without that, gradients would be cut" if scaled
         else "the error of a value grows with its square, so its gradient drowns that of the policy and is cut",
         "divide rewards in the environment, or set normalize_reward where there is one",
-        weight=.3 if scaled else weight, changes=scaled_rewards(evidence), numbers={"reward": rew})
+        weight=.3 if scaled else weight, changes=scaled_rewards(evidence),
+        numbers={"reward": rew}, limits={"large from": LARGE})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #8134d935
 SMALL = 5e-3    # the largest reward of a task whose rewards drown in the noise of the first values
@@ -210,7 +211,8 @@ def small_rewards(evidence):
         "small_rewards", f"no reward is farther than {largest:.2g} from 0",
         "what a network says before it has learned anything is larger, and so are the errors that it makes later",
         "multiply rewards in the environment, or set normalize_reward where there is one",
-        weight=.7, changes=scaled_rewards(evidence), numbers={"reward": all_rows(evidence, "rew")})
+        weight=.7, changes=scaled_rewards(evidence),
+        numbers={"reward": all_rows(evidence, "rew")}, limits={"small below": smallest})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #c12fbc17
 def named_part(seen, name):
@@ -316,7 +318,7 @@ def clipped_reward(evidence):
         "clipped_reward", f"{share:.0%} of the rewards of chance are {end:.4g}, and none lies beyond",
         "what is cut off is not told apart: there is nothing to climb where it begins",
         "is the reward clipped; divide it instead, or clip at a value that is hardly ever reached",
-        weight=.6, changes={}, numbers={"reward": rew})
+        weight=.6, changes={}, numbers={"reward": rew}, limits={"none beyond": end})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #fce046c5
 def f_statistic(outcome, # (n,)

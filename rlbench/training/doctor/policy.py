@@ -66,7 +66,8 @@ def settled_early(evidence):
         why,
         "a larger ent_coef, a smaller learning rate",
         weight=.75, changes=back_to_default(evidence, "ent_coef", "lr"),
-        numbers={"share of the largest entropy": entropy_share(probs)})
+        numbers={"share of the largest entropy": entropy_share(probs)},
+        limits={"healthy from": MEANINGS["ent_share"].low})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #7a7bac01
 def table_of_states(evidence):
@@ -170,7 +171,7 @@ def too_far(evidence):
         why,
         "a smaller learning rate, fewer epochs, larger minibatches",
         weight=.65, changes=back_to_default(evidence, "lr", "n_epochs", "batch_size", "clip_range"),
-        numbers={"kl": evidence.metric("kl")})
+        numbers={"kl": evidence.metric("kl")}, limits={"healthy up to": MEANINGS["kl"].high})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #acceebe0
 def clipped_away(evidence):
@@ -187,7 +188,8 @@ def clipped_away(evidence):
         why,
         "a smaller learning rate, fewer epochs, a larger clip_range",
         weight=.5, changes=back_to_default(evidence, "lr", "n_epochs", "clip_range"),
-        numbers={"ratio": as_numpy(last.parts.ratio).ravel()})
+        numbers={"ratio": as_numpy(last.parts.ratio).ravel()},
+        limits={"counts from": 1 - clip_range, "to": 1 + clip_range})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #39eb55b4
 def no_exploration(evidence):
