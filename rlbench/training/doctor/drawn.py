@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #f3aca91e
-STRETCHES = 150
+STRETCHES = 100    # in a picture that is 240 wide
 
 def thinned(values): # (n,)
     "(where, what) to draw of a series: all of it, or the smallest and the largest of each of many stretches"
@@ -29,7 +29,7 @@ DOTTED = 'stroke-width="4" stroke-linecap="round"'     # by lines of no length
 
 def number_told(x):
     "A number, short"
-    return f"{x:,.0f}" if 1000 <= abs(x) < 1e7 else f"{x:.3g}"
+    return f"{x:,.0f}" if 1000 <= abs(x) < 1e7 else f"{x + 0:.3g}"      # no -0
 
 def svg_text(x, y, words, side="start"): # or middle, end
     return f'<text x="{x:.0f}" y="{y:.0f}" font-size="10" text-anchor="{side}">{html.escape(words)}</text>'
@@ -54,7 +54,7 @@ def names_of_limits(limits): # {what: number}
     return [(f"{words}: {number_told(limit)}", DASHED) for words, limit in limits.items()]
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #eae12f5a
-def ends_of(values): # (n,)
+def drawn_span(values): # (n,)
     "The smallest and the largest, a little apart"
     known = values[np.abs(values) < 1e30]                  # bounds of a space may be as far as numbers go
     low, high = (float(known.min()), float(known.max())) if len(known) else (0., 1.)
@@ -76,8 +76,9 @@ def series_drawing(numbers, limits): # {what: (n,)}, {what: number}
     shown = {name: np.ravel(numbers[name]).astype(float) for name, _ in zip(numbers, SERIES_TONES)}
     looks = [f'stroke="{tone}"{gaps}' for tone, gaps in zip(SERIES_TONES, GAPS)]
     names = [*zip(shown, looks), *names_of_limits(limits)]
-    low, high = ends_of(np.concatenate([*shown.values(), [*limits.values()]]))
-    last = max(1, *(len(values) - 1 for values in shown.values()))
+    low, high = drawn_span(np.concatenate([*shown.values(), [*limits.values()]]))
+    most = max(map(len, shown.values()))
+    last = max(1, most - 1)
     left = 10 + 6 * max(len(number_told(end)) for end in (low, high))
     top = NAME_ROW * len(names) + 8
     spots = lambda x, y: [*zip(left + (232 - left) * x / last, top + 70 * (high - y) / (high - low))]
@@ -91,14 +92,13 @@ def series_drawing(numbers, limits): # {what: (n,)}, {what: number}
         points = spots(*thinned(values))
         dots = svg_line(points, f'stroke="{tone}" {DOTTED}', dots=True)
         marks += [svg_line(points, look), dots * (len(points) < 40)]
-    words = svg_text((left + 232) / 2, top + 87, across_words(numbers), "middle")
-    return [*marks, words, svg_text(232, top + 87, f"{last + 1:,}", "end")], top + 92
+    return [*marks, svg_text((left + 232) / 2, top + 87, f"{most:,} {across_words(numbers)}", "middle")], top + 92
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #653e48f4
 def bars_drawing(numbers, limits): # {what: a number}, {what: number}
     "(marks, height) of single numbers, the first eight of them, each a bar below its name"
     values = {name: float(np.ravel(numbers[name])[0]) for name in [*numbers][:8]}
-    low, high = ends_of(np.array([0., *values.values(), *limits.values()]))
+    low, high = drawn_span(np.array([0., *values.values(), *limits.values()]))
     place = lambda x: 2 + 236 * (x - low) / (high - low)
     top = NAME_ROW * len(limits) + 2
     bottom = top + 28 * len(values)
@@ -110,11 +110,11 @@ def bars_drawing(numbers, limits): # {what: a number}, {what: number}
     return marks, bottom + 2
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #2ba6396d
-def picture_of(numbers, # {what: (n,) or a single number}
+def drawn_numbers(numbers, # {what: (n,) or a single number}
                limits): # {what: number}
     "Numbers as bars where each of them is a single one, else as series; in HTML"
     single = all(np.size(values) == 1 for values in numbers.values())
     marks, height = (bars_drawing if single else series_drawing)(numbers, limits)
     look = 'width="100%" fill="currentColor" color="var(--rl-text,currentColor)" font-family="var(--rl-font)"'
     drawn = f'<svg viewBox="0 0 240 {height}" {look}>{"".join(marks)}</svg>'
-    return f'<div class="rl-pane" style="max-width:360px">{drawn}</div>'
+    return f'<div class="rl-pane" style="max-width:300px">{drawn}</div>'

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...core.batch import columns, each
 from ...core.spaces import parts_of
-from .drawn import picture_of
+from .drawn import drawn_numbers
 from .evidence import ending_rows, episodes_of, no_better
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #245913cf
@@ -46,7 +46,7 @@ class Finding:
     def _repr_html_(self):
         "The same, with a picture of what was seen"
         name, seen, *more = [html.escape(text) for text in (self.name.replace("_", " "), *self.sentences)]
-        picture = picture_of(self.numbers, self.limits) if self.numbers else ""
+        picture = drawn_numbers(self.numbers, self.limits) if self.numbers else ""
         return f"<div class='rl-finding'><b>{name}</b><p>{seen}</p>{picture}<p>{'</p><p>'.join(more)}</p></div>"
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #eb4de1b9
@@ -232,7 +232,7 @@ def numbers_seen(evidence, which="obs"): # or next_obs
         yield name, np.concatenate(of)
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #5061ac0b
-def first_numbers(column): # (n, ...), or several by name
+def first_of_each(column): # (n, ...), or several by name
     "(n,) the first number of each"
     numbers = next(columns(dict(column=column)))[1]
     return numbers.reshape(len(numbers), -1)[:, 0]

@@ -21,7 +21,7 @@ from ...policies.exploration import Exploring
 from ...policies.networks import Perceptron
 from ..actor import to_tensors
 from .evidence import episodes_of, last_returns, no_better
-from .findings import Finding, all_steps, first_numbers, is_table, scaled_rewards
+from .findings import Finding, all_steps, first_of_each, is_table, scaled_rewards
 from .learning import back_to_default, default_of, price_of_entropy
 from ..meanings import MEANINGS
 
@@ -350,8 +350,8 @@ def same_noise(evidence):
         "without noise",
         "in a state one action is tried again and again, so what looks random explores nothing",
         "is a generator of random numbers made or seeded anew in every step; make it once, at the start",
-        weight=.95, changes={}, numbers={"drawn": first_numbers(first), "drawn again": first_numbers(again),
-                 "without noise": first_numbers(calm)})
+        weight=.95, changes={}, numbers={"drawn": first_of_each(first), "drawn again": first_of_each(again),
+                 "without noise": first_of_each(calm)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #d683761f
 @torch.no_grad()
@@ -373,7 +373,7 @@ def tries_nothing(evidence):
         "is noise added in training (exploration_noise, epsilon, a distribution that is drawn from), and is it large "
         "enough (sigma0, where layers are noisy)",
         weight=.75, changes=back_to_default(evidence, "exploration_noise", "epsilon", "sigma0"),
-        numbers={"action in training": first_numbers(rows.act), "without noise": first_numbers(act)})
+        numbers={"action in training": first_of_each(rows.act), "without noise": first_of_each(act)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #6e989601
 def empty_memory(evidence):
@@ -387,7 +387,7 @@ def empty_memory(evidence):
         "empty_memory", f"what is carried from step to step was the same in all {len(rows.rew):,} steps",
         "a policy with a memory that is emptied in every step sees no more than one without",
         "does act give back what it carries on, and is it emptied at the beginning of an episode only",
-        weight=.9, changes={}, numbers={"what is carried, number 0": first_numbers(rows.carry)})
+        weight=.9, changes={}, numbers={"what is carried, number 0": first_of_each(rows.carry)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #58a8d62d
 def share_at_bounds(act,  # (n, ...)
