@@ -21,7 +21,7 @@ from rlbench.lab.runs.paper import PaperTable
 from rlbench.lab.runs.run_files import FACTS, RunLine
 from rlbench.lab.runs.run_table import RunTable
 from rlbench.lab.runs.runs import Runs
-from rlbench.training.doctor.diagnosis import Diagnosis
+from rlbench.training.doctor.diagnosis import Diagnosis, Tried
 from rlbench.training.doctor.findings import Finding
 from rlbench.training.meanings import Meaning
 from rlbench.training.suggest import Suggestion, suggest
@@ -69,6 +69,11 @@ def flame():
     return Flame(TimeNode(EVIL, 2., 1, (TimeNode(EVIL, 1., 1),)), EVIL)
 
 
+def finding():
+    "A finding about something that somebody has named"
+    return Finding(EVIL, EVIL, EVIL, EVIL, 1., {}, {EVIL: np.ones(2)}, {EVIL: 1.})
+
+
 SHOWN = {
     Flame: flame,
     FlamePair: lambda: flame().beside(flame()),
@@ -80,7 +85,9 @@ SHOWN = {
     Explanations: lambda: Explanations([explanation(EVIL)]),
     Suggestion: lambda: suggest(EvilWalk, seconds=.4),
     Meaning: lambda: Meaning(*[EVIL] * 6, by={EVIL: "q"}),
-    Diagnosis: lambda: Diagnosis(None, [Finding(EVIL, EVIL, EVIL, EVIL, 1., {})]),
+    Diagnosis: lambda: Diagnosis(None, [finding()]),
+    Finding: finding,
+    Tried: lambda: Tried(EVIL, {EVIL: EVIL}, 1, 0., 0., 0., {EVIL: np.ones(2)}),
 }
 
 

@@ -40,7 +40,8 @@ def late_actions(evidence):
         "does the environment keep actions back, or show observations of the past; if it must, show it as many of the "
         "last observations or actions, or take a policy with a memory",
         weight=.8, changes={},
-        numbers={"F after so many steps": np.array([effect_after(rows, lag) for lag in range(21)])})
+        numbers={"F after so many steps": np.array([effect_after(rows, lag) for lag in range(21)])},
+        limits={"sure from": EFFECT})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #a9c854d7
 SURE = 20.      # standard errors: of an effect that is there
@@ -107,7 +108,8 @@ def idle_number(evidence):
         f"the strongest effect is {away.max():.0f} standard errors from none",
         "it is explored and paid for in entropy, and what it should do cannot be done",
         "is it dropped on its way, or written over by another one",
-        weight=.7, changes={}, numbers={"action": act[:, idle[0]]})
+        weight=.7, changes={},
+        numbers={f"number {i}, standard errors": errors for i, errors in enumerate(away)}, limits={"none below": NONE})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #c6df4ee9
 def pairs_apart(rows): # of numbered actions
@@ -174,7 +176,8 @@ def narrow_actions(evidence):
         "what larger actions would bring about is never seen",
         "is the action clipped or scaled on its way; are the bounds of the space those that count; more noise or "
         "entropy",
-        weight=.7, changes={}, numbers={"action": act[:, narrow[0]]})
+        weight=.7, changes={},
+        numbers={"action": act[:, narrow[0]]}, limits={"from": low[narrow[0]], "to": high[narrow[0]]})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #dc9427c9
 FAINT = .03     # of the variance: a sixth of the way from one episode to another

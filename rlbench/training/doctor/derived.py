@@ -87,7 +87,7 @@ def led_apart(kind,    # of event
     return told + moved or numbers_apart(told_state(own.own), told_state(parent.own))
 
 # %% ../../../nbs/6_training/638_doctor/74_derived.ipynb #0679f101
-def made(kind, event, learner):
+def made_in_event(kind, event, learner):
     "All that an event made"
     if kind == "collect": return event.rows[learner.name]
     if kind == "process": return learner.data
@@ -117,7 +117,7 @@ def beside_parent(runs, # two Trainers at the same place
         if kind != other: return kind, [f"that it comes before {other}"], {}
         names = led_apart(kind, events, *learners, before) if events[0].who == who else []
         if names:
-            return kind, names, of_both(names[0], [made(kind, *pair) for pair in zip(events, learners)])
+            return kind, names, of_both(names[0], [made_in_event(kind, *pair) for pair in zip(events, learners)])
         if kind != "collect": continue
         for learner, rng in zip(learners, rewards):
             if not learner.given: pay_anything(learner, rng)

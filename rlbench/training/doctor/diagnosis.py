@@ -21,7 +21,7 @@ from .again import AGAIN_CHECKS
 from .alone import ALONE_CHECKS
 from .densities import DENSITY_CHECKS
 from .derived import DERIVED_CHECKS
-from .drawn import picture_of
+from .drawn import drawn_numbers
 from .evidence import examine
 from .findings import TASK_CHECKS
 from .gradients import GRADIENT_CHECKS
@@ -66,7 +66,7 @@ class Tried:
     @property
     def picture(self):
         "The returns of both"
-        return picture_of(self.returns, {}) if self.returns else ""
+        return drawn_numbers(self.returns, {}) if self.returns else ""
 
     def _repr_html_(self):
         return f"<p>{html.escape(self.words)}</p>{self.picture}"

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #f3aca91e
-STRETCHES = 150
+STRETCHES = 100    # in a picture that is 240 wide
 
 def thinned(values): # (n,)
     "(where, what) to draw of a series: all of it, or the smallest and the largest of each of many stretches"
@@ -23,12 +23,13 @@ def thinned(values): # (n,)
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #1c4a8631
 SERIES_TONES = "#3b82c4", "#d9730d", "#2a9d78"         # of more series, the first ones are drawn
+GAPS = "", ' stroke-dasharray="6 4"', ' stroke-dasharray="2 4"'        # one that hides another one lets it be seen
 DASHED = 'stroke="currentColor" stroke-dasharray="3 3"'
 DOTTED = 'stroke-width="4" stroke-linecap="round"'     # by lines of no length
 
 def number_told(x):
     "A number, short"
-    return f"{x:,.0f}" if 1000 <= abs(x) < 1e7 else f"{x:.3g}"
+    return f"{x:,.0f}" if 1000 <= abs(x) < 1e7 else f"{x + 0:.3g}"      # no -0
 
 def svg_text(x, y, words, side="start"): # or middle, end
     return f'<text x="{x:.0f}" y="{y:.0f}" font-size="10" text-anchor="{side}">{html.escape(words)}</text>'
@@ -53,11 +54,12 @@ def names_of_limits(limits): # {what: number}
     return [(f"{words}: {number_told(limit)}", DASHED) for words, limit in limits.items()]
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #eae12f5a
-def ends_of(values): # (n,)
+def drawn_span(values): # (n,)
     "The smallest and the largest, a little apart"
-    known = values[np.isfinite(values)]
+    known = values[np.abs(values) < 1e30]                  # bounds of a space may be as far as numbers go
     low, high = (float(known.min()), float(known.max())) if len(known) else (0., 1.)
-    return (low, high) if high > low else (low - .5, high + .5)
+    apart = abs(low) / 2 or .5
+    return (low, high) if high > low else (low - apart, high + apart)
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #ee94f3d4
 SERIES_ALONG = {"so many steps": "steps", "steps before": "steps", "return": "episodes", "episode": "episodes",
@@ -72,10 +74,11 @@ def across_words(numbers): # {what: (n,)}
 def series_drawing(numbers, limits): # {what: (n,)}, {what: number}
     "(marks, height) of series of numbers, one after another, below their names"
     shown = {name: np.ravel(numbers[name]).astype(float) for name, _ in zip(numbers, SERIES_TONES)}
-    looks = [f'stroke="{tone}"' for tone in SERIES_TONES]
+    looks = [f'stroke="{tone}"{gaps}' for tone, gaps in zip(SERIES_TONES, GAPS)]
     names = [*zip(shown, looks), *names_of_limits(limits)]
-    low, high = ends_of(np.concatenate([*shown.values(), [*limits.values()]]))
-    last = max(1, *(len(values) - 1 for values in shown.values()))
+    low, high = drawn_span(np.concatenate([*shown.values(), [*limits.values()]]))
+    most = max(map(len, shown.values()))
+    last = max(1, most - 1)
     left = 10 + 6 * max(len(number_told(end)) for end in (low, high))
     top = NAME_ROW * len(names) + 8
     spots = lambda x, y: [*zip(left + (232 - left) * x / last, top + 70 * (high - y) / (high - low))]
@@ -85,17 +88,17 @@ def series_drawing(numbers, limits): # {what: (n,)}, {what: number}
     for end, y in ((low, top + 74), (high, top + 4)):
         edge = level(end, 'stroke="currentColor" stroke-opacity=".25"')
         marks += [edge, svg_text(left - 4, y, number_told(end), "end")]
-    for values, look in zip(shown.values(), looks):
+    for values, tone, look in zip(shown.values(), SERIES_TONES, looks):
         points = spots(*thinned(values))
-        marks += [svg_line(points, look), *[svg_line(points, f"{look} {DOTTED}", dots=True)] * (len(points) < 40)]
-    words = svg_text((left + 232) / 2, top + 87, across_words(numbers), "middle")
-    return [*marks, words, svg_text(232, top + 87, f"{last + 1:,}", "end")], top + 92
+        dots = svg_line(points, f'stroke="{tone}" {DOTTED}', dots=True)
+        marks += [svg_line(points, look), dots * (len(points) < 40)]
+    return [*marks, svg_text((left + 232) / 2, top + 87, f"{most:,} {across_words(numbers)}", "middle")], top + 92
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #653e48f4
 def bars_drawing(numbers, limits): # {what: a number}, {what: number}
     "(marks, height) of single numbers, the first eight of them, each a bar below its name"
     values = {name: float(np.ravel(numbers[name])[0]) for name in [*numbers][:8]}
-    low, high = ends_of(np.array([0., *values.values(), *limits.values()]))
+    low, high = drawn_span(np.array([0., *values.values(), *limits.values()]))
     place = lambda x: 2 + 236 * (x - low) / (high - low)
     top = NAME_ROW * len(limits) + 2
     bottom = top + 28 * len(values)
@@ -103,15 +106,15 @@ def bars_drawing(numbers, limits): # {what: a number}, {what: number}
     for y, (name, value) in zip(range(top, bottom, 28), values.items()):
         bar = svg_line([(place(0), y + 19), (place(value), y + 19)], f'stroke="{SERIES_TONES[0]}" stroke-width="8"')
         marks += [svg_text(2, y + 11, name), svg_text(238, y + 11, number_told(value), "end"), bar]
-    lines = [svg_line([(place(limit), top), (place(limit), bottom)], DASHED) for limit in limits.values()]
-    return marks + lines, bottom + 2
+        marks += [svg_line([(place(limit), y + 13), (place(limit), y + 25)], DASHED) for limit in limits.values()]
+    return marks, bottom + 2
 
 # %% ../../../nbs/6_training/638_doctor/11_drawn.ipynb #2ba6396d
-def picture_of(numbers, # {what: (n,) or a single number}
+def drawn_numbers(numbers, # {what: (n,) or a single number}
                limits): # {what: number}
     "Numbers as bars where each of them is a single one, else as series; in HTML"
     single = all(np.size(values) == 1 for values in numbers.values())
     marks, height = (bars_drawing if single else series_drawing)(numbers, limits)
     look = 'width="100%" fill="currentColor" color="var(--rl-text,currentColor)" font-family="var(--rl-font)"'
     drawn = f'<svg viewBox="0 0 240 {height}" {look}>{"".join(marks)}</svg>'
-    return f'<div class="rl-pane" style="max-width:360px">{drawn}</div>'
+    return f'<div class="rl-pane" style="max-width:300px">{drawn}</div>'

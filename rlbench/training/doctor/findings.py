@@ -19,7 +19,7 @@ import numpy as np
 
 from ...core.batch import columns, each
 from ...core.spaces import parts_of
-from .drawn import picture_of
+from .drawn import drawn_numbers
 from .evidence import ending_rows, episodes_of, no_better
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #245913cf
@@ -46,7 +46,7 @@ class Finding:
     def _repr_html_(self):
         "The same, with a picture of what was seen"
         name, seen, *more = [html.escape(text) for text in (self.name.replace("_", " "), *self.sentences)]
-        picture = picture_of(self.numbers, self.limits) if self.numbers else ""
+        picture = drawn_numbers(self.numbers, self.limits) if self.numbers else ""
         return f"<div class='rl-finding'><b>{name}</b><p>{seen}</p>{picture}<p>{'</p><p>'.join(more)}</p></div>"
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #eb4de1b9
@@ -195,7 +195,8 @@ def large_rewards(evidence):
         "the loss divides by their usual size here (normalize_reward); without that, gradients would be cut" if scaled
         else "the error of a value grows with its square, so its gradient drowns that of the policy and is cut",
         "divide rewards in the environment, or set normalize_reward where there is one",
-        weight=.3 if scaled else weight, changes=scaled_rewards(evidence), numbers={"reward": rew})
+        weight=.3 if scaled else weight, changes=scaled_rewards(evidence),
+        numbers={"reward": rew}, limits={"large from": LARGE})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #8134d935
 SMALL = 5e-3    # the largest reward of a task whose rewards drown in the noise of the first values
@@ -210,7 +211,8 @@ def small_rewards(evidence):
         "small_rewards", f"no reward is farther than {largest:.2g} from 0",
         "what a network says before it has learned anything is larger, and so are the errors that it makes later",
         "multiply rewards in the environment, or set normalize_reward where there is one",
-        weight=.7, changes=scaled_rewards(evidence), numbers={"reward": all_rows(evidence, "rew")})
+        weight=.7, changes=scaled_rewards(evidence),
+        numbers={"reward": all_rows(evidence, "rew")}, limits={"small below": smallest})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #c12fbc17
 def named_part(seen, name):
@@ -230,7 +232,7 @@ def numbers_seen(evidence, which="obs"): # or next_obs
         yield name, np.concatenate(of)
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #5061ac0b
-def first_numbers(column): # (n, ...), or several by name
+def first_of_each(column): # (n, ...), or several by name
     "(n,) the first number of each"
     numbers = next(columns(dict(column=column)))[1]
     return numbers.reshape(len(numbers), -1)[:, 0]
@@ -316,7 +318,7 @@ def clipped_reward(evidence):
         "clipped_reward", f"{share:.0%} of the rewards of chance are {end:.4g}, and none lies beyond",
         "what is cut off is not told apart: there is nothing to climb where it begins",
         "is the reward clipped; divide it instead, or clip at a value that is hardly ever reached",
-        weight=.6, changes={}, numbers={"reward": rew})
+        weight=.6, changes={}, numbers={"reward": rew}, limits={"none beyond": end})
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #fce046c5
 def f_statistic(outcome, # (n,)

@@ -231,7 +231,7 @@ def frozen_ratio(evidence):
         "rarer than when they were taken, and in the loss the ratio of all is 1",
         "nothing is ever clipped, so epochs over the same rows carry the policy as far as they like",
         "divide by the probability that was stored when the action was taken, not by one that is computed anew",
-        weight=.98, changes={}, numbers={"ratio": as_numpy(moved)})
+        weight=.98, changes={}, numbers={"ratio": as_numpy(moved)}, limits={"in the loss": 1.})
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #869aef95
 GRADIENT_CHECKS = [other_gradient, frozen_ratio]

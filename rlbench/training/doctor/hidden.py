@@ -427,7 +427,7 @@ def changed_world(evidence):
         f"{most:.4g}, and of {len(fresh)} in a fresh environment {better:.0%} came to more",
         "the environment is not what it was when the run began, and nothing can be learned in it any more",
         "does a lesson, a clock or a wear go on from episode to episode; is all set back by reset that step changes",
-        weight=.9, changes={}, numbers={"return in a fresh environment": fresh})
+        weight=.9, changes={}, numbers={"return in a fresh environment": fresh}, limits={"most of the last ones": most})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #b3605218
 MANY_STEPS = 1500   # of each environment; the longest episodes that are usual have a thousand

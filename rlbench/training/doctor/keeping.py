@@ -219,7 +219,7 @@ def uphill(evidence):
         "each update makes worse what it should mend",
         "look at the optimiser (maximize, a rate below 0), at the sign of the loss, and whether gradients are set to 0 "
         "before each step",
-        weight=.98, changes={}, numbers={"cosine of step and gradient": cosine})
+        weight=.98, changes={}, numbers={"cosine of step and gradient": cosine}, limits={"none": 0.})
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #d05f8578
 KEEPING_CHECKS = [other_memory, other_follower, wrong_iteration, uphill]

@@ -344,7 +344,7 @@ def impossible_values(evidence):
         "values that feed on themselves have run away, or were hoped for, and the policy follows them",
         advice,
         weight=.95, changes=back_to_default(evidence, "lr", "critic_lr", "tau", "target_update_interval", "initial"),
-        numbers={"value": values})
+        numbers={"value": values}, limits={"the most there can be": bound})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #9f24d268
 def over_estimation(evidence):
@@ -421,7 +421,8 @@ def short_memory(evidence):
         "short_memory", f"the memory holds {held:,} steps, and an episode has {np.mean(lengths):.0f}",
         "minibatches are of the last few episodes, all alike, and what was learned before is forgotten",
         "a larger buffer_size",
-        weight=.7, changes=back_to_default(evidence, "buffer_size"), numbers={"steps of an episode": np.array(lengths)})
+        weight=.7, changes=back_to_default(evidence, "buffer_size"),
+        numbers={"steps of an episode": np.array(lengths)}, limits={"held": held})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #4f5a88ab
 def stale_target(evidence):

@@ -21,7 +21,7 @@ from ...policies.exploration import Exploring
 from ...policies.networks import Perceptron
 from ..actor import to_tensors
 from .evidence import episodes_of, last_returns, no_better
-from .findings import Finding, all_steps, first_numbers, is_table, scaled_rewards
+from .findings import Finding, all_steps, first_of_each, is_table, scaled_rewards
 from .learning import back_to_default, default_of, price_of_entropy
 from ..meanings import MEANINGS
 
@@ -66,7 +66,8 @@ def settled_early(evidence):
         why,
         "a larger ent_coef, a smaller learning rate",
         weight=.75, changes=back_to_default(evidence, "ent_coef", "lr"),
-        numbers={"share of the largest entropy": entropy_share(probs)})
+        numbers={"share of the largest entropy": entropy_share(probs)},
+        limits={"healthy from": MEANINGS["ent_share"].low})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #7a7bac01
 def table_of_states(evidence):
@@ -170,7 +171,7 @@ def too_far(evidence):
         why,
         "a smaller learning rate, fewer epochs, larger minibatches",
         weight=.65, changes=back_to_default(evidence, "lr", "n_epochs", "batch_size", "clip_range"),
-        numbers={"kl": evidence.metric("kl")})
+        numbers={"kl": evidence.metric("kl")}, limits={"healthy up to": MEANINGS["kl"].high})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #acceebe0
 def clipped_away(evidence):
@@ -187,7 +188,8 @@ def clipped_away(evidence):
         why,
         "a smaller learning rate, fewer epochs, a larger clip_range",
         weight=.5, changes=back_to_default(evidence, "lr", "n_epochs", "clip_range"),
-        numbers={"ratio": as_numpy(last.parts.ratio).ravel()})
+        numbers={"ratio": as_numpy(last.parts.ratio).ravel()},
+        limits={"counts from": 1 - clip_range, "to": 1 + clip_range})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #39eb55b4
 def no_exploration(evidence):
@@ -348,8 +350,8 @@ def same_noise(evidence):
         "without noise",
         "in a state one action is tried again and again, so what looks random explores nothing",
         "is a generator of random numbers made or seeded anew in every step; make it once, at the start",
-        weight=.95, changes={}, numbers={"drawn": first_numbers(first), "drawn again": first_numbers(again),
-                 "without noise": first_numbers(calm)})
+        weight=.95, changes={}, numbers={"drawn": first_of_each(first), "drawn again": first_of_each(again),
+                 "without noise": first_of_each(calm)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #d683761f
 @torch.no_grad()
@@ -371,7 +373,7 @@ def tries_nothing(evidence):
         "is noise added in training (exploration_noise, epsilon, a distribution that is drawn from), and is it large "
         "enough (sigma0, where layers are noisy)",
         weight=.75, changes=back_to_default(evidence, "exploration_noise", "epsilon", "sigma0"),
-        numbers={"action in training": first_numbers(rows.act), "without noise": first_numbers(act)})
+        numbers={"action in training": first_of_each(rows.act), "without noise": first_of_each(act)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #6e989601
 def empty_memory(evidence):
@@ -385,7 +387,7 @@ def empty_memory(evidence):
         "empty_memory", f"what is carried from step to step was the same in all {len(rows.rew):,} steps",
         "a policy with a memory that is emptied in every step sees no more than one without",
         "does act give back what it carries on, and is it emptied at the beginning of an episode only",
-        weight=.9, changes={}, numbers={"what is carried, number 0": first_numbers(rows.carry)})
+        weight=.9, changes={}, numbers={"what is carried, number 0": first_of_each(rows.carry)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #58a8d62d
 def share_at_bounds(act,  # (n, ...)

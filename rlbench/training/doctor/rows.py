@@ -15,7 +15,7 @@ import torch
 from ...buffers.returns import n_step
 from ...core.batch import Batch, as_numpy, each
 from ..actor import to_tensors
-from .findings import Finding, Told, all_steps, first_numbers
+from .findings import Finding, Told, all_steps, first_of_each
 from .hidden import by_neighbours, foretold
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #2c81b84b
@@ -48,9 +48,9 @@ def columns_apart(data, again, names):
     wrong = [name for name in apart if apart[name]]
     return wrong, ", ".join(f"{name} in {apart[name]:.0%} of the rows" for name in wrong)
 
-def beside(name, **both):
+def in_both(name, **both):
     "{what: (n,)} the first numbers of a column in two batches"
-    return {f"{name}, {how}": first_numbers(rows[name]) for how, rows in both.items()}
+    return {f"{name}, {how}": first_of_each(rows[name]) for how, rows in both.items()}
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #6529fd73
 SLIPS = dict(
@@ -74,7 +74,7 @@ def other_rows(evidence):
     return Finding(
         "other_rows", f"what is learned from is not what the memory holds: {told}", SLIPS[wrong[0]],
         "look at what the algorithm does to its rows: a sign, another order, a row before or after",
-        weight=1., changes={}, numbers=beside(wrong[0], learned=data, stored=rows))
+        weight=1., changes={}, numbers=in_both(wrong[0], learned=data, stored=rows))
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #3785efc8
 def returns_again(evidence):
@@ -109,7 +109,7 @@ def other_returns(evidence):
     return Finding(
         "other_returns", f"targets are not made of what the memory holds: {told}", RETURN_SLIPS[wrong[0]],
         "look at how rewards of n steps are summed; what follows counts gamma to the power n, and 0 after an end",
-        weight=1., changes={}, numbers=beside(wrong[0], learned=evidence.rehearsal.data, stored=again))
+        weight=1., changes={}, numbers=in_both(wrong[0], learned=evidence.rehearsal.data, stored=again))
 
 # %% ../../../nbs/6_training/638_doctor/51_rows.ipynb #d8010ccc
 def unevenness(places): # (n,) from 0 to 1

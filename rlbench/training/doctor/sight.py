@@ -201,7 +201,8 @@ def outside_space(evidence):
             f"bounds at {space.low[first]:.3g} and {space.high[first]:.3g}",
             "what leaves the range of a number may be another number, or the same in other units",
             "are numbers put in another order now and then, are units as they are meant; or widen the space",
-            weight=.5, changes={}, numbers={f"dimension {first}": seen[:, first]})
+            weight=.5, changes={},
+            numbers={f"dimension {first}": seen[:, first]}, limits={"from": space.low[first], "to": space.high[first]})
     return None
 
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #251c7a90

@@ -109,7 +109,7 @@ def strange_chance(evidence):
         "that learn, so updates are weighed wrongly from the first on",
         "look at what act gives back: do action and logp belong together, is the action changed after that; does who "
         "acts get the new weights after each update, and see the numbers that the loss sees, scaled alike",
-        weight=1., changes={}, numbers={"ratio": ratio})
+        weight=1., changes={}, numbers={"ratio": ratio}, limits={"right": 1.})
 
 # %% ../../../nbs/6_training/638_doctor/60_updates.ipynb #3e7ca2a6
 SLOW = dict(q="target", critic="target", policy="target_policy")    # networks, and those that follow them
