@@ -106,7 +106,6 @@ EXPLAINED_BY = dict(      # findings that stand back where one of others was fou
     shaky_observation={"lost_sight"},
     untouched_weights={"strange_setting"},
     same_everywhere={"short_sight", "heavy_decay", "settled_early", "wild_start"},
-    past_the_end={"other_sums"},
     same_reward={"strange_rate", "settled_early"},
 )
 

@@ -301,15 +301,16 @@ def past_the_end(evidence):
     if found is None: return None
     rew, term, target = found
     if not term.any(): return None
-    apart = np.abs(target - rew)[term]
-    size = 1e-3 + .05 * np.abs(target).mean()
-    if np.median(apart) <= size: return None
+    apart = np.median((target - rew)[term])
+    usual = target[~term].mean() if not term.all() else 0.
+    if np.abs(apart) <= 1e-3 + .05 * np.abs(target).mean(): return None
+    counted = apart * usual > .3 * usual**2         # as much as any other state is worth
     return Finding(
         "past_the_end", f"{term.sum()} rows of the last update ended an episode, and their targets are "
-        f"{np.median(apart):.3g} from their reward",
+        f"{np.abs(apart):.3g} from their reward",
         "the value of what would come after an end is counted, so ending costs nothing",
         "multiply what follows by (1 - term); only the task's own end counts, not a limit of time",
-        weight=1., changes={}, numbers={"target": target[term], "reward": rew[term]})
+        weight=1. if counted else .6, changes={}, numbers={"target": target[term], "reward": rew[term]})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #c40522d2
 def price_of_entropy(evidence):
