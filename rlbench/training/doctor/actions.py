@@ -222,7 +222,7 @@ def overheard(world):
     return heard
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #a9866d52
-def both_sides(evidence, steps=300, seconds=.5):
+def both_sides(evidence, steps=300, seconds=.2):
     "([(reward that came out, [(action, reward) inside, …]), …] of steps of chance, the world's own space of actions)"
     space = copy.deepcopy(evidence.spec.action_space)
     space.seed(0)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from ...algos.algorithm import explained_variance
+from ...algos.c51 import DistributionalQ
 from ...algos.ppo import Rollouts
 from ...algos.streaming import RewardScale
 from ...core.batch import Batch, as_numpy
@@ -477,15 +478,16 @@ def bounded_values(evidence):
     length = seen_whole(evidence).length
     lasting = min(1 / max(1 - evidence.algo.gamma, 1e-9), length.mean() if len(length) else len(rows.rew))
     usual = abs(rows.rew.mean()) * lasting
-    if is_table(evidence.algo) or beliefs(actor, rows.obs[:1]) is None:
+    by_atoms = isinstance(evidence.algo, DistributionalQ)     # larger weights choose one
+    if is_table(evidence.algo) or by_atoms or beliefs(actor, rows.obs[:1]) is None:
         return None
     most, more = (np.abs(with_larger_weights(actor, rows.obs[:50], times)).max() for times in (1e4, 1e6))
     if not most == more < .3 * usual: return None
     return Finding(
         "bounded_values", f"no value can be farther than {most:.3g} from 0, whatever the weights, and {lasting:.0f} "
         f"steps, which is how far it looks, are paid {usual:.3g}",
-        "states that are worth more than can be said all look alike, and the gradient is 0 where values are at a bound",
-        "no tanh or sigmoid behind the last layer of a critic; a wider range of atoms; or smaller rewards",
+        "states that are worth more than that all look alike, and at a bound the gradient is 0",
+        "no tanh or sigmoid behind the last layer of a critic; or smaller rewards",
         weight=.9, changes={}, numbers={"reward": rows.rew})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #cc0d6dc3

@@ -410,7 +410,7 @@ def first_disturbed(evidence, steps, seconds):
 # %% ../../../nbs/6_training/638_doctor/33_steady.ipynb #c9542a0c
 def disturbed_copies(evidence):
     "What an environment shows depends on what another copy of it does"
-    first = first_disturbed(evidence, steps=300, seconds=.5)
+    first = first_disturbed(evidence, steps=300, seconds=.4)
     if first is None: return None
     return Finding(
         "disturbed_copies", f"from step {first + 1} on an environment shows something else when another copy of it is "
