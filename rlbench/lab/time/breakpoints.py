@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['COUNTS', 'ALIASES', 'OF_EPISODE', 'OF_GROUP', 'HEARD_OF', 'KEPT', 'names_for', 'looked_up', 'hit_words', 'marks_with',
-           'limit', 'limit_in', 'Holds', 'HoldsOfEach', 'all_finite', 'is_finite_step', 'is_finite_group',
-           'spoilt_cells', 'spoilt_weights', 'NotANumber', 'Prefers', 'Says', 'condition', 'Hit', 'Breakpoints']
+           'limit', 'limit_in', 'Holds', 'HoldsOfEach', 'all_finite', 'is_finite_step', 'is_plainly_finite',
+           'is_finite_group', 'spoilt_cells', 'spoilt_weights', 'NotANumber', 'Prefers', 'Says', 'condition', 'Hit',
+           'Breakpoints']
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #c0a37286
 import ast
@@ -232,16 +233,21 @@ def all_finite(column):
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #99d49f01
 def is_finite_step(row):
-    "Whether actions, rewards (N,) and observations are finite; asked at every step, so quickly where they are arrays"
-    act = row.get("act")                                  # quicker than by Batch's own ways
-    rew = row.get("rew")
-    obs = row.get("next_obs")
-    plain = type(act) is type(obs) is np.ndarray
-    if plain and act.dtype.kind == "i" and obs.dtype.kind == "f":
+    "Whether actions, rewards (N,) and observations are finite"
+    return all(all_finite(row[name]) for name in ("act", "rew", "next_obs"))
+
+def is_plainly_finite(event):
+    "The same of a whole step where it is quick to tell, for it is asked at each; False where it is not"
+    for row in event.rows.values():
+        act = row.get("act")                              # quicker than by Batch's own ways
+        obs = row.get("next_obs")
+        if not (type(act) is type(obs) is np.ndarray and act.dtype.kind == "i" and obs.dtype.kind == "f"):
+            return False
+        rew = row.get("rew")
         flat = obs.ravel("K")                             # as it lies in memory
-        if isfinite(np.vdot(rew, rew)) and isfinite(np.vdot(flat, flat)):
-            return True
-    return all_finite(act) and all_finite(rew) and all_finite(obs)
+        if not (isfinite(np.vdot(rew, rew)) and isfinite(np.vdot(flat, flat))):
+            return False
+    return True
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #7ea89039
 def is_finite_group(group): # of a learner
@@ -402,9 +408,18 @@ def asked_of_both(holds, trainer, event):
     return next(filter(None, answers), "")
 
 def asking(holds, marks):
-    "ask(trainer, event): a condition, asked of events with such marks"
-    apart = marks not in STEP_MARKS + UPDATE_MARKS
-    return partial(asked_of_both, holds) if apart and not isinstance(holds, (Says, Prefers)) else holds
+    "(kept, ask) of a condition and events with such marks; kept(event) tells quickly that it surely does not hold"
+    if marks not in STEP_MARKS + UPDATE_MARKS:
+        whole = isinstance(holds, (Says, Prefers))
+        return None, holds if whole else partial(asked_of_both, holds)
+    if isinstance(holds, NotANumber):
+        return is_plainly_finite if "step" in marks else None, holds
+    return getattr(holds, "is_kept", None), holds
+
+def why_dropped(number, holds, problem):
+    "BadExpression that says which condition cannot be asked"
+    told = problem if isinstance(problem, BadExpression) else f"{holds.text}: {problem!r}"
+    return BadExpression(f"breakpoint {number} is dropped: {told}")
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #985a74fe
 class Breakpoints:
@@ -421,7 +436,7 @@ class Breakpoints:
         self.hearing = {marks: [] for marks in MARKS}
         for number, holds in self.conditions.items():
             for marks in holds.hears:
-                self.hearing[marks].append((number, asking(holds, marks)))
+                self.hearing[marks].append((number, *asking(holds, marks)))
 
     def add(self, what, trainer):
         "Stop where this holds from now on -> its number"
@@ -449,13 +464,13 @@ class Breakpoints:
         "The first that an event hits, as a Hit, or None"
         if self.unsure: self.unsure = warned(self.unsure, trainer)
         struck = []
-        for number, ask in self.hearing[event.marks]:
+        for number, kept, ask in self.hearing[event.marks]:
+            if kept and kept(event): continue             # nearly always
             try: words = ask(trainer, event)
             except Exception as problem:                  # of an expression, or of anybody's function
-                text = self.conditions[number].text
+                why = why_dropped(number, self.conditions[number], problem)
                 self.drop(number)
-                why = problem if isinstance(problem, BadExpression) else f"{text}: {problem!r}"
-                raise BadExpression(f"breakpoint {number} is dropped: {why}") from problem
+                raise why from problem
             if words: struck.append(self.struck(number, words))
         return struck[0]._replace(also=tuple(struck[1:])) if struck else None
 
