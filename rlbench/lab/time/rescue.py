@@ -24,7 +24,7 @@ from time import perf_counter
 
 from platformdirs import user_state_path
 
-from ...core.state import FileProblem
+from ...core.state import FileProblem, write_text
 from .owner import asked_of
 from .player import exchange, load_like, load_lines, take_in_hand
 from .timeline import Timeline
@@ -85,7 +85,7 @@ def keep_forks(path, forks): # [Relative, …]
     folder_beside(path).mkdir(exist_ok=True)
     for number, run in enumerate(forks):
         run.trainer.save(folder_beside(path) / f"{number}.rlb")
-    names.write_text(json.dumps([run.name for run in forks]))
+    write_text(names, json.dumps([run.name for run in forks]))
 
 # %% ../../../nbs/8_lab/3_time/22_rescue.ipynb #2d8bc9bc
 def forks_kept(path):
