@@ -4,7 +4,7 @@
 
 PPO on CartPole-v1 with its defaults. Seconds are those of the processor, because others may be on the machine: two runs
 beside each other differ by more than what is measured then, so the seconds are taken that are spent in the watcher or
-in the condition itself. --write keeps the table in benchmarks/results/timeline.md.
+in looking whether it is hit. --write keeps the table in benchmarks/results/timeline.md.
 """
 import argparse
 import os
@@ -88,11 +88,7 @@ def breakpoint_share(text, rounds):
     from rlbench.lab.time.player import Player
     laden = Player(trainer(), "sync")
     laden.stops.add(text, laden.trainer)
-    [(number, condition)] = laden.stops.conditions.items()
-    laden.stops.conditions[number] = clocked = clocked_by(condition)
-    clocked.text = text
-    clocked.hears = condition.hears
-    laden.stops.sort()
+    laden.stops.look = clocked = clocked_by(laden.stops.look)
     return share_of(clocked, partial(laden.step, "event", PART), rounds)
 
 

@@ -16,7 +16,7 @@ from rlbench.envs.games import Pennies
 from rlbench.envs.tabular import evaluate_policy, model_of
 from rlbench.lab.pictures.components import as_page, press
 from rlbench.lab.time.owner import Closed
-from rlbench.lab.page.clinic import across_words, found_words
+from rlbench.lab.page.clinic import found_words
 from rlbench.lab.page.fields import problem_html
 from rlbench.lab.page.fork_views import parted_html
 from rlbench.lab.page.page import env_title, heading_html, look_through
@@ -24,6 +24,7 @@ from rlbench.lab.time.player import Player
 from rlbench.lab.views.value_views import GridValues, Truth, judged_states, layout_of
 from rlbench.lab.views.views import EnvFrame, View
 from rlbench.training.doctor.diagnosis import CHECKS
+from rlbench.training.doctor.drawn import across_words
 from rlbench.training.rule import BrokenOff
 from rlbench.training.trainer import Trainer
 from tests.cases import ONE_EACH

@@ -142,13 +142,14 @@ def other_model(evidence):
     told = nets.model.predict(nets.q.row(rows.obs), rows.act.long())
     same = (told.next_obs == nets.q.row(rows.next_obs)) & (told.term == rows.term)
     other = ~same | ((told.rew - rows.rew).abs() > 1e-5)
-    if other.double().mean() < .05: return None
+    share = float(other.double().mean())
+    if share < .05: return None
     return Finding(
         "other_model", f"of {len(other)} pairs of state and action the model says of {int(other.sum())} something else "
         "than what was seen when they were last tried",
         "what is planned with it is learned of a world that there is not",
         "look at what is written down: state, action, reward, the state that followed, ends",
-        weight=.98, changes={})
+        weight=.98, changes={}, numbers={"share of the pairs": share}, limits={"bearable": .05})
 
 # %% ../../../nbs/6_training/638_doctor/72_tables.ipynb #eefd1d7c
 def visits_of(learner, env):
