@@ -361,7 +361,7 @@ class Chronicle(Trail):
                  lines=None,    # of code that lead to where it is; None: as it tells itself
                  file=None,     # that they load
                  budget=256,    # MB, for all snapshots
-                 share=.004,    # of the time, for taking them
+                 share=.005,    # of the time, for taking them
                  origin=None):  # the timeline of the run that it left here
         super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share), origin)
         self.file = origin.file if origin else file
