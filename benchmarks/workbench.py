@@ -80,6 +80,7 @@ def wait_for_rest(wb):
     "The picture for the file is drawn at rest: not at the expense of what follows"
     while wb.page.unkept:
         time.sleep(.05)
+    wb.player.look(lambda trainer: None).result()        # it has begun by then, and who works for the page is busy
 
 
 def show_views(wb, on):
@@ -417,7 +418,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--env", default="CartPole-v1")
     parser.add_argument("--algo", default="ppo")
-    parser.add_argument("--rounds", type=int, default=48)
+    parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--answers", type=int, default=5, help="with --browser: clicks on every control; 0: none")
     parser.add_argument("--browser", action="store_true", help="with the page open, and click to visible change")

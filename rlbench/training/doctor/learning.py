@@ -292,7 +292,8 @@ def learned_rows(evidence):
         for name in ("target", "ret"):
             fits = rows is not None and name in parts and {"rew", "term"} <= rows.keys()
             if fits and as_numpy(parts[name]).shape == as_numpy(rows.rew).shape:
-                return as_numpy(rows.rew), ended(evidence, rows), as_numpy(parts[name])
+                sure = as_numpy(rows["ratio"]) >= 1 if "ratio" in rows else True      # V-trace goes a part of the way
+                return as_numpy(rows.rew), ended(evidence, rows) & sure, as_numpy(parts[name])
     return None
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #f0c97432
