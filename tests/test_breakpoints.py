@@ -107,9 +107,9 @@ def test_the_quick_look_and_the_expression_agree(kind, sign):
     for number, column in product((.7, .1, 1, -1, 1e4), COLUMNS):
         text = f"rew {sign} {number}"
         rew = column_of(column, kind)
-        kept = limit_in(text)(SimpleNamespace(kind="collect", data=dict(rew=rew)))
+        kept = limit_in(text)(None, SimpleNamespace(kind="collect", data=dict(rew=rew)))
         held = Expression(text)(dict(rew=np.asarray(rew))).any()
-        assert not (kept and held) and (kept or held or np.isnan(column).any()), (text, rew)
+        assert not (kept and held) and (kept or held or number in column or np.isnan(column).any()), (text, rew)
 
 
 def test_a_return_is_of_the_behaviour_whose_episode_ended_and_names_its_environment():

@@ -236,8 +236,7 @@ class PartsHistory(View):
         self.limits = {}
 
     def note(self, trainer, event):
-        ours = event.kind == "learn" and event.who == self.who
-        if ours and trainer.updates >= self.stories.due:
+        if event.who == self.who and trainer.updates >= self.stories.due:
             self.stories.note(trainer)
 
     def changed(self, change):
