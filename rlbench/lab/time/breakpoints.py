@@ -307,10 +307,11 @@ def is_plain_update(trainer, event):
     if not event.left: return False
     groups = trainer.learners[event.who].last.groups
     for loss, _ in groups.values():
-        if not isfinite(loss.item()): return False        # twice as quick as of the tensor
+        number = loss.item()                              # as isfinite does, in half the time
+        if not isfinite(number): return False
     return bool(groups)
 
-PLAINLY_FINITE = {marks: is_plain_step if "step" in marks else is_plain_update for marks in STEP_MARKS + UPDATE_MARKS}
+PLAINLY_FINITE = dict.fromkeys(STEP_MARKS[1:], is_plain_step) | dict.fromkeys(UPDATE_MARKS[1:], is_plain_update)
 
 class NotANumber:
     "A loss, a gradient, weights after their step, a target, an action, a reward or an observation that is not finite"
@@ -429,7 +430,7 @@ def asked_of_both(holds, trainer, event):
     return next(filter(None, answers), "")
 
 def asking(holds, marks):
-    "(kept, ask) of a condition and events with such marks; kept(trainer, event) tells quickly that it does not hold"
+    "(kept, ask) of a condition and events with such marks; kept tells quickly that it surely does not hold"
     if marks not in STEP_MARKS + UPDATE_MARKS:
         whole = isinstance(holds, (Says, Prefers))
         return None, holds if whole else partial(asked_of_both, holds)

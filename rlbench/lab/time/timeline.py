@@ -6,8 +6,8 @@
 __all__ = ['UNIT_BITS', 'FLAG_KINDS', 'BITS_OF', 'settings_now', 'Deed', 'Flag', 'done_before', 'Branch', 'root_of', 'marks_on',
            'shared_events', 'flags_on', 'ends_of', 'nth_from', 'last_place', 'deeds_on', 'Onward', 'lines_of',
            'place_of', 'differences', 'put_settings', 'changed_since', 'missed_least', 'Album', 'way_there', 'thin',
-           'passed', 'Trail', 'Chronicle', 'lead', 'unwatched', 'way_called', 'Timeline', 'start_again',
-           'timeline_of_fork']
+           'passed', 'Trail', 'parts_here', 'note_apart', 'Chronicle', 'lead', 'unwatched', 'way_called', 'Timeline',
+           'start_again', 'timeline_of_fork']
 
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #9d072d15
 import contextlib
@@ -352,6 +352,21 @@ class Trail:
         flag = Flag(self.at, kind, str(words))
         if flag not in self.branch.flags: self.branch.flags.append(flag)
 
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #0cb07d8a
+def parts_here(trail):
+    "Whether what was done here the last time was not done again, before an event where the run has been"
+    return trail.visiting or trail.ahead and trail.ahead.at == trail.at
+
+def note_apart(trail, event, strayed, changed):
+    "An event has happened where somebody lent a hand, or changed settings, or where the run has been before"
+    if changed and not strayed:
+        trail.remember(*changed_since(trail.trainer, trail.known))
+    if not trail.leads and parts_here(trail): trail.begin(trail.branch)
+    trail.at += 1
+    if strayed: return trail.look()
+    if trail.leads: trail.branch.marks.append(BITS_OF[event.marks])
+    else: trail.find_front()
+
 # %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #df977b08
 class Chronicle(Trail):
     "A trail that watches"
@@ -377,27 +392,12 @@ class Chronicle(Trail):
         if event.steps: self.steps = trainer.env.steps
         if event.kind == "learn": self.updates += 1
         touched = trainer.obs is not self.seen or self.touches != touches_of(trainer)
-        if touched or self.known != settings_now(trainer) or not self.leads:
-            return self.note_apart(trainer, event)
+        changed = self.known != settings_now(trainer)
+        if touched or changed or not self.leads:
+            return note_apart(self, event, touched, changed)
         self.at += 1
         self.branch.marks.append(BITS_OF[event.marks])
         if perf_counter() >= self.album.next_at: self.keep()
-
-    def note_apart(self, trainer, event):
-        "The same where somebody lent a hand, or where the run has been before"
-        strayed = has_strayed(self)
-        if not strayed and self.known != settings_now(trainer):
-            self.remember(*changed_since(trainer, self.known))
-        if not self.leads: self.look_ahead()
-        self.at += 1
-        if strayed: return self.look()
-        if self.leads: self.branch.marks.append(BITS_OF[event.marks])
-        else: self.find_front()
-
-    def look_ahead(self):
-        "Before an event where the run has been: a new branch, if what was done here the last time was not done again"
-        if self.visiting or self.ahead and self.ahead.at == self.at:
-            self.begin(self.branch)
 
     def keep(self):
         "A snapshot of the present, if it is time for one"
