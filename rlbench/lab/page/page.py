@@ -203,8 +203,8 @@ class Complaint:
         reveal(self.widget, False)
 
 # %% ../../../nbs/8_lab/5_page/27_page.ipynb #55eaeef0
-NO_LINE_ABOVE = """<style class="rl-alone">.jp-OutputArea-child:is(:has(.rl-alone), :not(:has(.rl-root)):has(+ * + * .rl-alone))
-  { display: none; }</style>"""
+NO_LINE_ABOVE = """<style class="rl-alone">
+.jp-OutputArea-child:is(:has(.rl-alone), :not(:has(.rl-root)):has(+ * + * .rl-alone)) { display: none; }</style>"""
 
 class KeptPicture:
     "The picture below the page, which stays in the file; before it is shown, renewing it does nothing"
