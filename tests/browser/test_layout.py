@@ -334,6 +334,12 @@ def test_looks_are_chosen_in_the_menu_and_runs_compared(lab):
     assert len(boxes) == 2 and abs(boxes[0]["y"] - boxes[1]["y"]) < 1 and boxes[1]["x"] > boxes[0]["x"]
     check_no_holes(page)
     shot(page, "compare-light")
+    lab.ask("wb.beside('slow', lr=1e-5)")
+    pair.locator(".rl-run", has_text="slow").wait_for()
+    page.set_viewport_size(dict(width=1920, height=1000))
+    page.evaluate(TURN)
+    widths = [one.bounding_box()["width"] for one in pair.locator(".rl-pair > *").all()]
+    assert len(widths) == 3 and max(widths) - min(widths) < 1
     forget(page)
 
 
