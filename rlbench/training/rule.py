@@ -96,7 +96,8 @@ class Event:
     def text(self):
         "What happened, in words"
         if self.kind == "process":
-            return f"{len(self.data):,} rows processed into targets"
+            n = len(self.data)
+            return f"{n:,} row{'s' if n > 1 else ''} processed into targets"
         if self.kind == "collect": return self.step_text
         update = f"one update{'' if self.left else ', the last of the iteration'}"
         return f"{self.step_text}; {update}" if self.steps else update
