@@ -114,13 +114,12 @@ def unusual(algo, num_envs):
 def hardly_filled(evidence):
     "{setting: factor} of what is to be full before an update, is larger than usual, and was full twice at most"
     algo = evidence.algo
-    num_envs = evidence.trainer.env.num_envs
-    steps = evidence.trainer.steps / num_envs / getattr(algo, "n_steps", 1)
-    full = dict(n_steps=steps, n_episodes=evidence.trainer.env.episodes[evidence.who].total)
-    full["n_episodes"] /= getattr(algo, "n_episodes", 1)
-    factors = dict(n_steps=rows_factor(algo, num_envs), n_episodes=factor_of(algo, "n_episodes"))
-    long = evidence.trainer.steps >= 5000
-    return {name: factor for name, factor in factors.items() if factor > 1.5 and full[name] < 3 and long}
+    env = evidence.trainer.env
+    steps = evidence.trainer.steps
+    factors = dict(n_steps=rows_factor(algo, env.num_envs), n_episodes=factor_of(algo, "n_episodes"))
+    so_far = dict(n_steps=steps / env.num_envs, n_episodes=env.episodes[evidence.who].total)
+    return {name: factor for name, factor in factors.items()
+            if factor > 1.5 and steps >= 5000 and so_far[name] < 3 * getattr(algo, name)}
 
 def strange_setting(evidence):
     "A setting is far from where its algorithm is known to work"
@@ -133,8 +132,9 @@ def strange_setting(evidence):
     usual = USUAL_RANGE.get(worst, ANY_OTHER)
     changes = back_to_default(evidence, *strange)
     return Finding(
-        "strange_setting", f"far from usual: {'; '.join(told)}{several}", usual.small if factor < 1 else usual.large,
-        f"go back to {', '.join(f'{name}={value!r}' for name, value in changes.items()) or 'as many environments as usual'}",
+        "strange_setting", f"far from usual: {'; '.join(told)}{several}",
+        usual.small if factor < 1 else usual.large,
+        f"go back to {', '.join(f'{name}={value!r}' for name, value in changes.items()) or 'usual environments'}",
         weight=.8, changes=changes, numbers={f"{name}, over its default": times for name, times in strange.items()},
         limits={"usual from": usual.low, "up to": usual.high})
 
