@@ -8,7 +8,7 @@ __all__ = ['left_by', 'Relative', 'free_name', 'uncompared', 'told_run', 'tree_l
 
 # %% ../../../nbs/8_lab/3_time/18_forks.ipynb #d6ac3101
 from ...core.words import unknown
-from .compare import Lockstep, alike
+from .compare import Lockstep, alike, apart_text, settings_apart
 from .journal import keyword_text
 from .timeline import root_of, shared_events
 from ..views.bandit_views import noted_by
@@ -146,9 +146,12 @@ def free_name(wanted, names):
 
 # %% ../../../nbs/8_lab/3_time/18_forks.ipynb #a4f2ffb9
 def uncompared(run):
-    "Of one that is compared no more: after which event of the run in hand their ways part, where that is known"
+    "Of one that is compared no more: after which event of the run in hand their ways part, and how far apart they are"
+    if not run.pair.lost: return ""
     known = f"; their ways part after event {alike_until(run):,}" if run.pair.left else ""
-    return f", then not compared{known}" if run.pair.lost else ""
+    apart = settings_apart(*run.pair.runs)
+    told = "".join(f"; {name} is {here} in hand, {there} here" for name, (here, there) in apart.items())
+    return f", then not compared{known}{told}; {apart_text(*run.pair.runs)}"
 
 # %% ../../../nbs/8_lab/3_time/18_forks.ipynb #dbb7bbfe
 def told_run(run):
