@@ -526,3 +526,10 @@ def test_a_map_shows_where_two_policies_differ():
 def test_lockstep_with_nobody_is_refused():
     with pytest.raises(ValueError, match="expected a trainer"):
         Lockstep(Trainer("FrozenLake-v1", "qlearning"), None).step()
+
+
+def test_a_fork_is_called_by_what_it_sets_whoever_has_that_setting():
+    wb = Workbench("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), driver="sync", views=[])
+    wb.step("step", 3).beside(**{"chaser.lr": .1}, gamma=.9)
+    assert list(wb.forks.known) == ["run", "chaser.lr=0.1, gamma=0.9"]
+    wb.close()
