@@ -284,8 +284,12 @@ def spoilt_weights(learner):
         return spoilt_cells(learner.nets)
     for group, (_, norm) in learner.last.groups.items() if learner.last else ():
         if not is_finite_group(learner.groups[group]):
-            return f"not finite: the weights of {group}, after a step down a finite gradient of {norm:.4g}"
-    return ""
+            names = [name for name, one in learner.nets.named_parameters() if not one.isfinite().all()]
+            return (f"not finite: the weights of {group} ({', '.join(names[:2])}), after a step down a finite gradient "
+                    f"of {norm:.4g}")
+    parts = learner.last.parts if learner.last else {}
+    wrong = [name for name in ("kl", "ent") if not all_finite(as_numpy(parts.get(name, 0.)))]
+    return f"not finite: {', '.join(wrong)} of the policy, after an update" if wrong else ""
 
 # %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #6b7720ea
 def is_small(last): # Taken

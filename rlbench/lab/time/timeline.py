@@ -377,7 +377,7 @@ class Chronicle(Trail):
                  budget=256,    # MB, for all snapshots
                  share=.005,    # of the time, for taking them
                  origin=None):  # the timeline of the run that it left here
-        super().__init__(trainer, beginning(trainer) if lines is None else lines, Album(budget, share), origin)
+        super().__init__(trainer, lines if lines or origin else beginning(trainer), Album(budget, share), origin)
         self.file = origin.file if origin else file
         self.stamp = origin.stamp if origin else stamp_of(file)
         trainer.way = partial(passed, trainer.way, self)
