@@ -326,6 +326,7 @@ def without_display():
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.environ.setdefault("MUJOCO_GL", "egl")
 
+# %% ../../nbs/1_envs/100_place.ipynb #8f9fda48
 def picture(env):
     "(H, W, 3) as a single environment draws itself, or None where there is none, or it has no such method"
     if env is None: return None

@@ -146,6 +146,7 @@ def limit(name, end, within, number): # end: the smallest or the largest of a co
 
     return is_kept
 
+# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #d8692794
 def limit_of_episodes(name, end, within, number):
     "The same of a number of each episode that ended"
     told = operator.attrgetter(OF_EPISODE[name])
@@ -315,6 +316,7 @@ def is_plain_update(trainer, event):
         if not isfinite(number): return False
     return bool(groups)
 
+# %% ../../../nbs/8_lab/3_time/14_breakpoints.ipynb #e7495833
 PLAINLY_FINITE = dict.fromkeys(STEP_MARKS[1:], is_plain_step) | dict.fromkeys(UPDATE_MARKS[1:], is_plain_update)
 
 class NotANumber:

@@ -357,6 +357,7 @@ def parts_here(trail):
     "Whether what was done here the last time was not done again, before an event where the run has been"
     return trail.visiting or trail.ahead and trail.ahead.at == trail.at
 
+# %% ../../../nbs/8_lab/3_time/12_timeline.ipynb #a88d9862
 def note_apart(trail, event, strayed, changed):
     "An event has happened where somebody lent a hand, or changed settings, or where the run has been before"
     if changed and not strayed:
