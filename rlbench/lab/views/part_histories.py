@@ -236,7 +236,8 @@ class PartsHistory(View):
         self.limits = {}
 
     def note(self, trainer, event):
-        if event.who == self.who and trainer.updates >= self.stories.due:
+        ours = event.kind == "learn" and event.who == self.who
+        if ours and trainer.updates >= self.stories.due:
             self.stories.note(trainer)
 
     def changed(self, change):
