@@ -3,7 +3,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 
-from benchmarks.doctor_cases import case, spoilt
+from benchmarks.doctor_cases import POLE, Spoilt, case, spoilt
 from rlbench.algos.a2c import A2C
 from rlbench.algos.c51 import C51
 from rlbench.algos.dqn import DQN, allowed, dqn_target
@@ -608,4 +608,122 @@ FRESH_HEALTHY |= {
     "sac on reacher": case(env=REACHER, algo="sac", **SMALL, steps=1200),
     "dyna on a maze": case(env="rlbench/DynaMaze-v0", algo="dyna", steps=3000),
     "ppo on the walker": case(env="Walker2d-v5", steps=8000),
+}
+
+
+# ---- faults of settings and worlds, and healthy runs, by somebody else again
+
+class OtherOrderEachTime(gym.Wrapper):
+    "Numbers of an observation stand in another order in each episode"
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        self.order = self.unwrapped.np_random.permutation(len(obs))
+        return obs[self.order], info
+
+    def step(self, action):
+        obs, *rest = self.env.step(action)
+        return obs[self.order], *rest
+
+
+class Freezes(gym.Wrapper):
+    "A sensor stops some steps after an episode has begun"
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        self.left = int(self.unwrapped.np_random.integers(3, 15))
+        self.last = obs[2]
+        return obs, info
+
+    def step(self, action):
+        obs, *rest = self.env.step(action)
+        self.left -= 1
+        if self.left > 0: self.last = obs[2]
+        return np.array([*obs[:2], self.last, obs[3]], np.float32), *rest
+
+
+class GoesOnThere(gym.Wrapper):
+    "An episode begins where the last one was cut"
+    begun = False
+
+    def reset(self, **how):
+        world = self.unwrapped
+        before = world.state if self.begun else None
+        obs, info = self.env.reset(**how)
+        self.begun = True
+        if before is not None: world.state = before
+        return world._get_obs() if before is not None else obs, info
+
+
+class Misfires(gym.ActionWrapper):
+    "In two of five steps nothing is done"
+
+    def action(self, action):
+        return 0 if self.unwrapped.np_random.random() < .4 else action
+
+
+class PaidNowAndThen(gym.Wrapper):
+    "Two of three episodes are not paid"
+
+    def reset(self, **how):
+        answer = self.env.reset(**how)
+        self.paid = self.unwrapped.np_random.random() < .33
+        return answer
+
+    def step(self, action):
+        obs, rew, *rest = self.env.step(action)
+        return obs, rew * self.paid, *rest
+
+
+def a_fiftieth(env, action):
+    return action / 50
+
+
+def negated(env, rew):
+    return -rew
+
+
+def a_hundred_more(env, rew):
+    return rew + 100
+
+
+def as_end(env, term, trunc):
+    return term or trunc, False
+
+
+def short_and_ended():
+    return Spoilt(gym.make("HalfCheetah-v5", max_episode_steps=100), end=as_end)
+
+
+FRESH_FAULTS |= {
+    "acrobot: in another order each time": case("changed_inside", "turned_actions", "hidden_state",
+                                                env=wrapped(ARMS, OtherOrderEachTime), steps=8000),
+    "cart pole: a sensor freezes": case("changed_inside", "stuck_observation", "hidden_state",
+                                        env=wrapped(POLE, Freezes), algo="a2c", steps=8000),
+    "pendulum: goes on where it was cut": case("changed_inside", "carried_over", env=wrapped(SWING, GoesOnThere),
+                                               algo="sac", **SMALL, steps=1500),
+    "lunar lander: misfires": case("changed_inside", "replaced_actions", env=wrapped(MOON, Misfires), steps=8000),
+    "pendulum: paid now and then": case("changed_inside", "changing_reward", env=wrapped(SWING, PaidNowAndThen),
+                                        steps=8000),
+    "inverted pendulum: a fiftieth": case("changed_inside", "faint_actions", env=spoilt(INVERTED, act=a_fiftieth),
+                                          steps=8000),
+    "reacher: the other sign": case("changed_inside", env=spoilt(REACHER, reward=negated), steps=8000),
+    "pendulum: a hundred more": case("changed_inside", "large_rewards", env=spoilt(SWING, reward=a_hundred_more),
+                                     algo="td3", learning_starts=200, **SMALL, steps=1500),
+    "cheetah: a limit is an end": case("limit_as_end", env=short_and_ended, steps=8000),
+    "lunar lander: 25 steps": case("hasty_limit", env=lambda: gym.make(MOON, max_episode_steps=25), steps=8000),
+    "taxi: a rate of 0": case("strange_rate", env="Taxi-v4", algo="qlearning", lr=0., steps=5000),
+    "cliff: a rate of 2": case("strange_rate", env=CLIFF, algo="sarsa", lr=2., steps=5000),
+    "ppo: two rollouts": case("strange_setting", n_steps=4096, num_envs=1, steps=9000),
+    "dqn: fifty updates a step": case("strange_setting", algo="dqn", gradient_steps=50, train_freq=1,
+                                      learning_starts=200, steps=400),
+}
+FRESH_HEALTHY |= {
+    "ppo on the ant": case(env="Ant-v5", steps=6000),
+    "ppo on the pusher": case(env="Pusher-v5", steps=8000),
+    "sac on the hopper": case(env="Hopper-v5", algo="sac", **SMALL, steps=1500),
+    "trpo on the hopper": case(env="Hopper-v5", algo="trpo", steps=12_000),
+    "pqn on acrobot, early": case(env=ARMS, algo="pqn", steps=12_000),
+    "dqn on the mountain car, early": case(env="MountainCar-v0", algo="dqn", steps=10_000),
+    "iqn on lunar lander": case(env=MOON, algo="iqn", steps=2500),
 }

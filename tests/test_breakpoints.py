@@ -107,9 +107,9 @@ def test_the_quick_look_and_the_expression_agree(kind, sign):
     for number, column in product((.7, .1, 1, -1, 1e4), COLUMNS):
         text = f"rew {sign} {number}"
         rew = column_of(column, kind)
-        kept = limit_in(text)(SimpleNamespace(kind="collect", data=dict(rew=rew)))
+        kept = limit_in(text)(None, SimpleNamespace(kind="collect", data=dict(rew=rew)))
         held = Expression(text)(dict(rew=np.asarray(rew))).any()
-        assert not (kept and held) and (kept or held or np.isnan(column).any()), (text, rew)
+        assert not (kept and held) and (kept or held or number in column or np.isnan(column).any()), (text, rew)
 
 
 def test_a_return_is_of_the_behaviour_whose_episode_ended_and_names_its_environment():
@@ -628,3 +628,22 @@ def copied_as(algo, losses):
     twin = object.__new__(type(kind.__name__, (kind,), dict(losses=losses)))
     twin.__dict__.update(vars(algo))
     return twin
+
+
+@pytest.mark.parametrize("algo", ["stream_ac", "trpo", "dqn", "sac"])
+def test_a_spoilt_weight_of_a_policy_is_noticed_and_named(bench, algo):                  # noqa: F811
+    small = dict(trpo=dict(n_steps=16, batch_size=16), stream_ac={}).get(algo, dict(learning_starts=40, batch_size=16))
+    wb = bench(Trainer("CartPole-v1", algo, seed=0, num_envs=1, hidden=(8,), **small), views=["curve"])
+    wb.step("update", 2).break_when("nan")
+
+    def spoil(trainer):
+        [weight] = [one for name, one in trainer.learner.nets.named_parameters()
+                    if name in ("policy.net.layers.1.weight", "q.layers.1.weight")]
+        weight.data[0, 0] = torch.nan
+    wb.call(spoil)
+    try:
+        wb.step("update", 12)
+        told = str(wb.player.hit)
+    except NotFinite as problem:
+        told = str(problem)
+    assert ("kl, ent of the policy" if algo == "trpo" else "layers.1.weight") in told and "rewind(" in told

@@ -62,6 +62,13 @@ def test_a_part_has_one_colour_in_its_histogram_and_in_its_history():
     assert "error" in {line.colour for line in lines}
 
 
+def test_the_history_of_a_part_that_never_moves_has_usual_numbers_beside_it():
+    trainer = rlbench.Trainer("FrozenLake-v1", "sarsa", seed=0).run(steps=20)
+    view = PartsHistory(trainer, "agent")
+    view.draw(trainer, moving=False)
+    assert "delta 0" in view.shown.words and not [word for word in view.shown.words if "e-" in word]
+
+
 def test_amounts_are_not_coloured_as_values_are():
     trainer = rlbench.Trainer("rlbench/DynaMaze-v0", "dyna", seed=0).run(steps=200)
     view = VisitsMap(trainer, "agent")

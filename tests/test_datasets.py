@@ -328,6 +328,7 @@ class Episode:
 
 class Dataset:
     "A Minari data set, as far as it is used"
+    id = "test/rows-v0"
     pair = gym.spaces.Tuple([gym.spaces.Box(-9, 9, (2,)), gym.spaces.Box(-9, 9, ())])
     observation_space = gym.spaces.Dict(place=gym.spaces.Discrete(99), pair=pair)
     action_space = gym.spaces.Discrete(9)

@@ -401,7 +401,7 @@ def test_a_diagnosis_in_a_notebook_shows_each_finding_with_its_picture():
     diagnosis = run.diagnose(steps=300)
     shown = diagnosis._repr_html_()
     assert shown.count("<svg") == shown.count("<li>") == len(diagnosis) > 1
-    assert ">lr</text>" in shown and ">0.3</text>" in shown and ">by default</text>" in shown
+    assert ">lr</text>" in shown and ">0.3</text>" in shown and ">times its default</text>" in shown
     assert "<svg" not in repr(diagnosis) and diagnosis[0].seen[1:] in repr(diagnosis)
     run.close()
 

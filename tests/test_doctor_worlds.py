@@ -19,16 +19,17 @@ from rlbench.policies.distributions import Categorical
 from rlbench.training.doctor import learning
 from rlbench.training.doctor.actions import changed_inside
 from rlbench.training.doctor.again import other_sums
-from rlbench.training.doctor.densities import other_entropy
+from rlbench.training.doctor.densities import other_entropy, strange_density
 from rlbench.training.doctor.evidence import examine
-from rlbench.training.doctor.findings import clipped_reward, idle_actions, same_reward
-from rlbench.training.doctor.hidden import reward_of_before
+from rlbench.training.doctor.findings import clipped_reward, idle_actions, limit_as_end, same_reward
+from rlbench.training.doctor.hidden import ends_by_chance, hasty_limit, hidden_state, noisy_reward, reward_of_before
 from rlbench.training.doctor.keeping import other_memory, uphill
 from rlbench.training.doctor.leaps import lagging_sensor
-from rlbench.training.doctor.learning import bounded_values, over_estimation, strange_rate
+from rlbench.training.doctor.learning import bounded_values, over_estimation, strange_rate, too_short
 from rlbench.training.doctor.policy import dead_units
-from rlbench.training.doctor.settings import far_start
-from rlbench.training.doctor.sight import aliased_state, lost_sight, noisy_observation, shaky_observation
+from rlbench.training.doctor.settings import far_start, strange_setting
+from rlbench.training.doctor.sight import aliased_state, clipped_observation, dead_observation, lost_sight
+from rlbench.training.doctor.sight import noisy_observation, shaky_observation
 from rlbench.training.doctor.sight import stuck_observation, unscaled_observation
 from rlbench.training.doctor.steady import changing_reward, equal_copies, late_sight, uneven_steps, waning_actions
 from rlbench.training.doctor.tables import other_correction, other_model
@@ -722,7 +723,7 @@ def test_and_not_where_there_is_none(what):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_goal_that_was_not_met_may_be_due_to_the_settings():
-    unmet = at_first("MountainCar-v0", "a2c", 5000, lr=.05)
+    unmet = at_first("MountainCar-v0", "a2c", 20_000, lr=.05)
     unpaid = at_first(over(Unpaid, "CartPole-v1"))
     assert same_reward(unmet).weight < strange_rate(unmet).weight < same_reward(unpaid).weight
 
@@ -859,6 +860,94 @@ class Scaled(gym.RewardWrapper):
         return .1 * rew
 
 
+class Tenfold(gym.RewardWrapper):
+    def reward(self, rew):
+        return 10 * rew
+
+
+class Negated(gym.RewardWrapper):
+    def reward(self, rew):
+        return -rew
+
+
+class Raised(gym.RewardWrapper):
+    def reward(self, rew):
+        return rew + 100
+
+
+class Whole(gym.RewardWrapper):
+    def reward(self, rew):
+        return int(rew / 2)
+
+
+class SignAlone(gym.RewardWrapper):
+    def reward(self, rew):
+        return float(np.sign(rew))
+
+
+class Skips(gym.ActionWrapper):
+    def action(self, act):
+        return 0 if self.unwrapped.np_random.random() < .33 else act
+
+
+class Fiftieth(gym.ActionWrapper):
+    def action(self, act):
+        return act / 50
+
+
+class DeadZone(gym.ActionWrapper):
+    def action(self, act):
+        return act * (np.abs(act) > .6)
+
+
+class Reordered(gym.Wrapper):
+    "The numbers of an observation stand in another order in each episode"
+
+    def reset(self, **how):
+        obs, info = self.env.reset(**how)
+        self.order = self.unwrapped.np_random.permutation(len(obs))
+        return obs[self.order], info
+
+    def step(self, act):
+        obs, *rest = self.env.step(act)
+        return obs[self.order], *rest
+
+
+class OneSeedForAll(gym.Wrapper):
+    def reset(self, *, seed=None, options=None):
+        return self.env.reset(seed=7)
+
+
+class Elsewhere(gym.Wrapper):
+    def reset(self, **how):
+        self.env.reset(**how)
+        self.unwrapped.state = np.array([1., 0.])
+        return np.array([np.cos(1), np.sin(1), 0], np.float32), {}
+
+
+class NeverOver(gym.Wrapper):
+    def step(self, act):
+        obs, rew, term, trunc, info = self.env.step(act)
+        return obs, rew, False, trunc, info
+
+
+class Signs(Sound):
+    "One of four signs"
+    observation_space = Box(0, 1, (4,), np.float32)
+    action_space = Discrete(4)
+
+    def begin(self):
+        self.sign = int(self.np_random.integers(4))
+
+    def move(self, act):
+        won = act == self.sign
+        self.begin()
+        return won
+
+    def seen(self):
+        return np.eye(4, dtype=np.float32)[self.sign]
+
+
 INSIDE = {      # name -> source, algorithm, check, what it says; nothing: the world is as it should be
     "ever dearer": (over(Dearer, "Pendulum-v1"), "ppo", changing_reward, "times as much"),
     "a secret price": (over(Secret, "Pendulum-v1"), "ppo", changing_reward, "charge what others pay"),
@@ -879,6 +968,25 @@ INSIDE = {      # name -> source, algorithm, check, what it says; nothing: the w
     "a key is missing": (over(FewerKeys, "MountainCar-v0"), "dqn", changed_inside, "action 2 never"),
     "paid to wait": (over(Comfort, "MountainCar-v0"), "dqn", changed_inside, "each step is paid 0.1"),
     "scaled": (over(Scaled, "MountainCar-v0"), "dqn", changed_inside, ""),
+    "scaled, and always the same": (over(Tenfold, "CartPole-v1"), "ppo", changed_inside, ""),
+    "the other sign": (over(Negated, "Reacher-v5"), "ppo", changed_inside, "is charged"),
+    "far above 0": (over(Raised, "Pendulum-v1"), "td3", changed_inside, "each step is paid"),
+    "whole numbers": (over(Whole, "Reacher-v5"), "ppo", changed_inside, "comes out as 0"),
+    "a sign alone": (over(SignAlone, "Pendulum-v1"), "ppo", changed_inside, "all steps are paid -1"),
+    "nothing done in a third": (over(Skips, "LunarLander-v3"), "ppo", changed_inside, "another action arrives"),
+    "a fiftieth": (over(Fiftieth, "InvertedPendulum-v5"), "ppo", changed_inside, "2.0% of the range"),
+    "a dead zone": (over(DeadZone, "HalfCheetah-v5"), "td3", changed_inside, "nothing to do with what was done"),
+    "done later": (over(TwoLate, "LunarLander-v3"), "ppo", changed_inside, "2 steps after"),
+    "seen later": (queued("Acrobot-v1", seen=2, dims=range(6)), "ppo", changed_inside, "2 steps before"),
+    "in another order": (over(Reordered, "Acrobot-v1"), "ppo", changed_inside, "what is inside"),
+    "one seed": (over(OneSeedForAll, "Taxi-v4"), "qlearning", changed_inside, "with the seed 7"),
+    "elsewhere": (over(Elsewhere, "Pendulum-v1"), "ppo", changed_inside, "begins elsewhere"),
+    "never over": (over(NeverOver, "CartPole-v1"), "ppo", changed_inside, "ends an episode"),
+    "steps in a reset": ("LunarLander-v3", "ppo", changed_inside, ""),
+    "normalised": (over(gym.wrappers.NormalizeObservation, "Hopper-v5"), "ppo", changed_inside, ""),
+    "paid by size": (over(gym.wrappers.NormalizeReward, "Hopper-v5"), "ppo", changed_inside, ""),
+    "stacked": (stacked, "ppo", changed_inside, ""),
+    "one of four": (Signs, "ppo", changed_inside, ""),
     "engines that push one way": (lambda: gym.make("LunarLander-v3", continuous=True), "ppo", flat_actions, ""),
 }
 
@@ -956,3 +1064,59 @@ def test_numbers_that_only_a_policy_makes_large_are_no_fault_of_what_is_seen():
     assert unscaled_observation(evidence) is None
     evidence.chance.obs[:, 6] *= 10
     assert "dimension 6" in unscaled_observation(evidence).seen
+
+
+class EndsAtTwenty(gym.Wrapper):
+    "Says of a limit that it is an end"
+
+    def step(self, act):
+        obs, rew, term, trunc, info = self.env.step(act)
+        return obs, rew, term or trunc, False, info
+
+
+def ended_at(env, limit):
+    return lambda: EndsAtTwenty(gym.make(env, max_episode_steps=limit))
+
+
+def limited(env, limit):
+    return lambda: gym.make(env, max_episode_steps=limit)
+
+
+SETTLED = {     # name -> source, algorithm, settings, steps, check, what it says; nothing: all is well
+    "six numbers, first weights": ("HalfCheetah-v5", "sac", dict(hidden=(64, 64)), 300, strange_density, ""),
+    "an arm that is bent": ("Pusher-v5", "ppo", {}, 100, hidden_state, ""),
+    "effort among thirty numbers": ("Pusher-v5", "ppo", {}, 100, noisy_reward, ""),
+    "legs that are seldom touched": ("Ant-v5", "ppo", {}, 100, dead_observation, ""),
+    "a touch that is cut off": ("Ant-v5", "ppo", {}, 100, clipped_observation, ""),
+    "a body too high or too low": ("Ant-v5", "ppo", {}, 100, ends_by_chance, ""),
+    "no goal yet": ("Acrobot-v1", "pqn", {}, 12_000, same_reward, ""),
+    "dead by the same pay": ("MountainCar-v0", "dqn", {}, 10_000, dead_units, ""),
+    "a limit, learned": (ended_at("Taxi-v4", 20), "qlearning", {}, 8000, limit_as_end, "exactly 20 steps"),
+    "a limit, ran": (ended_at("HalfCheetah-v5", 100), "ppo", {}, 4000, limit_as_end, "exactly 100 steps"),
+    "a fortieth of the limit": (limited("LunarLander-v3", 25), "ppo", {}, 100, hasty_limit, "cut at step 25"),
+    "a fifth of the limit": (limited("LunarLander-v3", 200), "ppo", {}, 100, hasty_limit, ""),
+    "a rate of 0": ("Taxi-v4", "qlearning", dict(lr=0.), 100, strange_rate, "lr is 0"),
+    "a rate of 2": ("Taxi-v4", "sarsa", dict(lr=2.), 100, strange_rate, "lr is 2"),
+    "a rate of 1": ("Taxi-v4", "sarsa", dict(lr=1.), 100, strange_rate, ""),
+    "two rollouts": ("CartPole-v1", "ppo", dict(n_steps=4096, num_envs=1), 9000, strange_setting, "n_steps is 4096"),
+    "one of many": ("CartPole-v1", "ppo", dict(num_envs=64), 18_000, strange_setting, "in 64 environments"),
+    "not yet full": ("CartPole-v1", "ppo", dict(n_steps=4096, num_envs=1), 4000, strange_setting, ""),
+    "an update from 200 episodes": ("CartPole-v1", "reinforce", dict(n_episodes=200), 6000, strange_setting, "200"),
+    "fifty for one": ("CartPole-v1", "dqn", dict(gradient_steps=50, train_freq=1), 100, strange_setting, "gradient"),
+    "fifty for four": ("CartPole-v1", "dqn", dict(gradient_steps=50), 100, strange_setting, ""),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("what", SETTLED)
+def test_wide_worlds_limits_and_settings_are_judged_by_what_is_usual(what):
+    source, algo, settings, steps, check, told = SETTLED[what]
+    found = check(at_first(source, algo, steps, **settings))
+    assert told in found.seen if told else found is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_goal_that_was_not_met_yet_is_a_warning_and_later_a_finding():
+    early, late = (at_first("MountainCar-v0", "a2c", steps) for steps in (8000, 24_000))
+    assert "No goal was met" in too_short(early) and same_reward(early) is None
+    assert not too_short(late) and same_reward(late)

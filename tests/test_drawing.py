@@ -62,6 +62,15 @@ def test_bars_that_have_no_room_for_numbers_have_an_axis():
     assert all(found[word][0] < found["0"][0] for word in ("-5.00", "0.00"))
 
 
+def test_few_bars_use_the_width_of_their_box():
+    sheet = Sheet()
+    draw_bars(sheet, (10, 24, 390, 228), np.array([.7, .3]), 0., 1., ["push left", "push right"])
+    bars = [mark for mark in sheet.marks if isinstance(mark, Box)]
+    left, right = min(bar.left for bar in bars), max(bar.right for bar in bars)
+    assert right - left > .6 * 380 and left - 10 == pytest.approx(390 - right)
+    assert all(bar.right - bar.left < 100 for bar in bars)
+
+
 @pytest.mark.parametrize("high, words", [(.006, {"0.0040", "0.0020"}), (1., {"0.00"})])
 def test_the_number_of_a_bar_is_as_fine_as_its_axis(high, words):
     sheet = Sheet()

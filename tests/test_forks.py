@@ -417,7 +417,8 @@ def test_a_waiting_fork_is_not_compared_with_a_run_that_took_another_way():
     wb.rewind(20).set(lr=.1).step("event", 30)
     pair = wb.forks["f"].pair
     assert pair.lost and pair.parted is None and alike_until(wb.forks["f"]) == 20
-    assert "alike for 0 events since, then not compared; their ways part after event 20" in repr(wb.forks)
+    told = "alike for 0 events since, then not compared; their ways part after event 20; agent.lr is 0.1 in hand, "
+    assert told in repr(wb.forks) and "; their weights are " in repr(wb.forks)
     wb.rewind(10)                                           # on both ways
     assert wb.forks["f"].pair.waits == 33 and not wb.forks["f"].pair.lost and "ways part" not in repr(wb.forks)
     wb.step("event", 40)
@@ -525,3 +526,10 @@ def test_a_map_shows_where_two_policies_differ():
 def test_lockstep_with_nobody_is_refused():
     with pytest.raises(ValueError, match="expected a trainer"):
         Lockstep(Trainer("FrozenLake-v1", "qlearning"), None).step()
+
+
+def test_a_fork_is_called_by_what_it_sets_whoever_has_that_setting():
+    wb = Workbench("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), driver="sync", views=[])
+    wb.step("step", 3).beside(**{"chaser.lr": .1}, gamma=.9)
+    assert list(wb.forks.known) == ["run", "chaser.lr=0.1, gamma=0.9"]
+    wb.close()

@@ -16,11 +16,15 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from nbclient import NotebookClient
 from PIL import Image
 
+from rlbench.buffers.datasets import load_ring, save_ring
+from rlbench.buffers.recordings import read_memory
+from rlbench.buffers.ring import Ring
 from rlbench.core.digests import OtherVersions
 from rlbench.core.state import FileProblem
 from rlbench.core.words import ConfigError
 from rlbench.envs.env import EnvProblem
 from rlbench.lab.hands import operations
+from rlbench.lab.time import journal
 from rlbench.lab.time.histories import doubts_of, write_notebook
 from rlbench.lab.pictures.components import as_page
 from rlbench.lab.views.updates import sum_text
@@ -212,8 +216,13 @@ def shown_by_others():
     return Trainer("CartPole-v1", "bc", memory=demonstrations("CartPole-v1", 2), seed=0, num_envs=2)
 
 
-@pytest.mark.parametrize("make, name", [(shown_by_others, "memory"), (chased_by_a_given_actor, "runner_actor")])
-def test_a_script_that_needs_what_is_outside_says_so_in_a_fresh_process(bench, make, name, tmp_path):    # noqa: F811
+GIVEN = [(shown_by_others, "memory"), (chased_by_a_given_actor, "runner_actor")]
+
+
+@pytest.mark.parametrize("make, name", GIVEN)
+def test_a_script_that_needs_what_is_outside_says_so_in_a_fresh_process(bench, make, name, tmp_path,    # noqa: F811
+                                                                        monkeypatch):
+    monkeypatch.setattr(journal, "MANY_NUMBERS", 3)
     trainer = make()
     held = dict(memory=trainer.learners["agent"].memory.twin()) if name == "memory" else dict(trainer.actors)
     bench(trainer, views=["curve"]).step("event", 30).script(tmp_path / "run.py")
@@ -223,6 +232,96 @@ def test_a_script_that_needs_what_is_outside_says_so_in_a_fresh_process(bench, m
     given = held.get("memory") or held["runner"]
     there = repeated((tmp_path / "run.py").read_text(), **{name: given})["run"]
     assert there.steps == trainer.steps and there.updates == trainer.updates
+
+
+def written_on():
+    "A memory that a run goes on writing into; and its settings"
+    memory = demonstrations("CartPole-v1", 2)
+    return Trainer("CartPole-v1", "dqn", memory=memory, seed=0, num_envs=2, learning_starts=20, batch_size=8)
+
+
+def imitated():
+    return Trainer("CartPole-v1", "gail", memory=demonstrations("CartPole-v1", 3), seed=0, num_envs=2, n_steps=8)
+
+
+def chased_by(algo, **more):
+    "By an actor that learned before, and learns no more"
+    def make():
+        known = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner=algo), seed=0, learning_starts=20, **more)
+        known.run(steps=40)
+        cast = dict(chaser="dqn", runner=known.actors["runner"])
+        return Trainer("rlbench/Chase-v0", cast, seed=0, learning_starts=20)
+    return make
+
+
+def acted_by_a_table():
+    lake = dict(env_settings=dict(is_slippery=False))
+    return Trainer("FrozenLake-v1", Trainer("FrozenLake-v1", "qlearning", **lake).run(steps=90).actors["agent"], **lake)
+
+
+def shown_to_one_of_two():
+    shown = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="sac"), seed=0, num_envs=2).run(steps=40)
+    memory = dict(chaser=shown.learners["chaser"].memory)
+    return Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), memory=memory, seed=1, num_envs=2,
+                   learning_starts=20)
+
+
+MADE = [shown_by_others, written_on, imitated, chased_by("sac"), chased_by("ppo", traced=True),
+        chased_by("recurrent_ppo", **{"runner.n_steps": 8}), acted_by_a_table, shown_to_one_of_two]
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_what_was_given_is_in_the_script_with_its_numbers(bench, make):                 # noqa: F811
+    wb = bench(make(), views=["curve"]).step("event", 30)
+    wb.beside("other")
+    wb.step("event", 5)
+    script = wb.script()
+    assert "outside" not in script and set(repeated(script)) == {"run", "other"}
+    assert repeated(wb.snippet())["run"].digest() == wb.trainer.digest()
+
+
+class OwnRing(Ring):
+    "Somebody's own, that an import finds"
+
+
+def test_a_memory_is_told_only_where_its_class_and_its_rows_are_known(bench):           # noqa: F811
+    mine = Trainer("CartPole-v1", "dqn", memory=OwnRing(90, 2), num_envs=2, **REPLAY)
+    wb = bench(mine, views=["curve"]).step("step", 30)
+    assert repeated(wb.script())["run"].digest() == mine.digest() and "import OwnRing" in wb.script()
+    late = Trainer("CartPole-v1", "dqn", memory=Ring(90, 2), num_envs=2, **REPLAY).run(steps=10)
+    assert "memory: comes from outside" in bench(late, views=["curve"]).snippet()
+    nameless = type("Nameless", (Ring,), {})(90, 2)
+    unknown = Trainer("CartPole-v1", "dqn", memory=nameless, num_envs=2, **REPLAY)
+    assert "memory: comes from outside" in bench(unknown, views=["curve"]).snippet()
+
+
+def test_rows_of_a_file_that_are_too_many_are_read_from_it_again(bench, tmp_path, monkeypatch):     # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(journal, "MANY_NUMBERS", 3)
+    save_ring("shown.rlb", demonstrations("CartPole-v1", 2))
+    for read in (load_ring, read_memory):
+        wb = bench(Trainer("CartPole-v1", "bc", memory=read("shown.rlb"), seed=0, num_envs=2), views=["curve"])
+        script = wb.step("event", 30).script()
+        monkeypatch.chdir("/")
+        assert repeated(script)["run"].digest() == wb.trainer.digest()
+        monkeypatch.chdir(tmp_path)
+    (tmp_path / "shown.rlb").unlink()
+    with pytest.raises(FileProblem, match="shown.rlb: no such file"):
+        repeated(script)
+    save_ring("shown.rlb", demonstrations("CartPole-v1", 2, steps=50))
+    with pytest.raises(AssertionError, match="this is another state"):
+        repeated(script)
+
+
+def test_nobody_else_trains_an_actor_that_was_given():
+    known = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner="ppo"), seed=0, learning_starts=20, n_steps=8)
+    trainer = Trainer("rlbench/Chase-v0", dict(chaser="dqn", runner=known.actors["runner"]), seed=0)
+    here = trainer.snapshot()
+    begun = trainer.digest()
+    learned = known.run(steps=200).digest()
+    assert trainer.digest() == begun
+    trainer.restore(here)
+    assert known.digest() == learned
 
 
 @pytest.mark.parametrize("env", [CartPoleEnv, make_pole], ids=["class", "function"])

@@ -5,6 +5,7 @@ import pytest
 
 import rlbench
 from rlbench.core.state import FileProblem
+from rlbench.lab.page.fork_views import parted_html
 from rlbench.lab.time import rescue
 from rlbench.lab.time.player import Player
 from rlbench.lab.time.rescue import EVERY, Rescue, forks_kept, newest_copy, page_key
@@ -133,6 +134,9 @@ def test_forks_are_kept_beside_the_run_and_go_on_with_it(tmp_path, monkeypatch):
     assert {name: again.forks[name].trainer.digest() for name in again.forks.known} == digests
     told = repr(again.forks)
     assert "a/b: lr=.01" in told and "not compared" in told and "left after" not in told
+    assert "agent.gamma is 0.99 in hand, 0.5 here" in told and "agent.lr is 0.001 in hand, 0.01 here" in told
+    assert told.count("their weights are up to") == 2
+    assert "weights are up to" in parted_html(again.forks.rival.pair)
     again.step("step", 3).rewind("step", -2)
     assert not any(run.problem for run in again.forks.others)
     names = list(again.forks.known)

@@ -1,4 +1,8 @@
 "Environments that are drawn from their state look as gymnasium paints them."
+import os
+import subprocess
+import sys
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -7,7 +11,7 @@ from PIL import Image, ImageColor
 from rlbench.envs.find import make
 from rlbench.envs.place import picture
 from rlbench.lab.pictures.scene import Sheet
-from rlbench.lab.pictures.sketches import RED, TEAL, WOOD, look_html, look_of, sketch, without_display
+from rlbench.lab.pictures.sketches import RED, TEAL, WOOD, look_html, look_of, sketch
 from rlbench.lab.views.views import sheet_with
 
 
@@ -27,7 +31,6 @@ def leaning(spread):
 
 def both(id, obs):
     "(H, W, 3) as gymnasium paints a state, and as it is sketched"
-    without_display()
     env = make(id, 1)
     single = env.showing(np.asarray(obs, np.float32))
     pair = np.asarray(picture(single)), np.asarray(sketch(single).image)
@@ -66,7 +69,6 @@ def test_the_rods_hang_as_gymnasium_has_them(first, second):
 @pytest.mark.parametrize("id", ["MountainCar-v0", "MountainCarContinuous-v0"])
 def test_the_car_goes_over_the_hill(id):
     env = make(id, 1)
-    without_display()
     here, there = [np.asarray(sketch(env.showing(np.array([x, 0], np.float32))).image, int) for x in (-1., .2)]
     _, columns = np.nonzero(np.abs(here - there).max(2) > 60)
     expected = [200 + 190 * (x + .3) for x in (-1., .2)]     # the middle of the land, -.3, is that of the picture
@@ -132,3 +134,26 @@ def test_few_pixels_stay_squares(moving):
     assert "image/png" in look_html(few, moving) and "pixelated" in look_html(few, moving)
     assert ("image/jpeg" in look_html(many, moving)) == moving and "pixelated" not in look_html(many, moving)
     assert "pixelated" in sheet_with(few).svg and "pixelated" not in sheet_with(many).svg
+
+
+DRAW = """
+import os
+import gymnasium as gym
+from rlbench.envs.place import picture
+env = gym.make("HalfCheetah-v5", render_mode="rgb_array")
+env.reset(seed=0)
+try: print(picture(env).shape)
+except Exception as problem: print(f"no picture: {problem!r}")      # where there is no EGL
+print(os.environ["MUJOCO_GL"])
+"""
+
+
+def test_without_a_display_mujoco_is_not_left_waiting_for_one():
+    pytest.importorskip("mujoco")
+    without = {name: value for name, value in os.environ.items()
+               if name not in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL")}
+    made = subprocess.run([sys.executable, "-W", "ignore", "-c", DRAW], env=without, capture_output=True, text=True,
+                          timeout=300)
+    *_, said, told = made.stdout.splitlines()
+    assert said == "(480, 480, 3)" or said.startswith("no picture")
+    assert told == "egl"

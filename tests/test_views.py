@@ -398,6 +398,23 @@ def test_terms_add_up_to_their_targets(algo, env):
     assert np.allclose(terms.target - terms.estimate, terms.error)
 
 
+@pytest.mark.parametrize("n_step, gamma", [(1, .9), (3, .9), (2, 0.)])
+def test_targets_of_r2d2_have_terms_in_the_view(n_step, gamma):
+    how = dict(n_step=n_step, gamma=gamma, sequence_length=6, burn_in=3, learning_starts=100, batch_size=4)
+    trainer = Trainer("CartPole-v1", "r2d2", seed=0, hidden=(8,), **how)
+    trainer.until("update", 3)
+    assert TargetsView.fits(trainer, "agent")
+    view = TargetsView(trainer, "agent")
+    assert view.ready(trainer)
+    view.draw(trainer, moving=False)
+    parts = trainer.learner.last.parts
+    assert np.array_equal(view.terms.target, parts.target.numpy()) and view.table.total == len(parts.target)
+    whole = view.terms.paid + np.nan_to_num(view.terms.discount * view.terms.follows)
+    assert np.allclose(np.sqrt(whole + 1) - 1 + .001 * whole, view.terms.target, atol=1e-4)
+    assert set(np.round(view.terms.discount, 4)) <= {0., *np.round(gamma**np.arange(1, n_step + 1), 4)}
+    assert view.said.startswith("h(") and "h(x) = sign(x)" in view.said and view.tile() is not None
+
+
 # nothing is cut off
 
 @pytest.mark.parametrize("ret", [-1073.59, -117.053, 21., -1e6, 123456.7])

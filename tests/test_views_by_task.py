@@ -3,6 +3,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from rlbench import Workbench
 from rlbench.core.state import same
@@ -374,3 +375,33 @@ def test_a_trace_of_values_knows_the_step_of_its_episode():
     view = ValueTrace(trainer, "agent")
     view.draw(trainer, moving=False)
     assert "step 3 of the episode" in view.said
+
+
+class Overheard(CartPoleEnv):
+    "Tells of each step"
+    heard = staticmethod(lambda: None)
+
+    def step(self, act):
+        Overheard.heard()
+        return super().step(act)
+
+
+def test_an_evaluation_on_the_beat_gives_way_to_whoever_asks(monkeypatch):
+    player = Player(Trainer(Overheard, "dqn", seed=0, learning_starts=1000, num_envs=1), driver="sync")
+    player.ask(lambda: evaluate_every(player.trainer, 50)).result()
+    found = evaluations_of(player.trainer)
+    answers = []
+
+    def ask():
+        "In the middle of the greedy one"
+        if found.due == ["exploring"] and not answers:
+            answers.append(player.ask(lambda: (player.trainer.steps, len(found["greedy"]))))
+    monkeypatch.setattr(Overheard, "heard", staticmethod(ask))
+    player.step("step", 60)
+    assert answers[0].result() == (50, 1)                   # before it is done
+    assert [one.steps for one in found["greedy"]] == [0, 51] == [one.steps for one in found["exploring"]]
+    answers.clear()
+    found.patience = 0                                      # who asks always does not keep it from ever being made
+    player.step("step", 60)
+    assert answers[0].result() == (100, 3)
+    player.close()

@@ -4,6 +4,7 @@ import re
 import pytest
 
 from rlbench.algos.algorithm import algorithms
+from rlbench.training.rule import Event
 from tests.cases import CASES, ONE_EACH, Case
 
 SPARSE = dict(train_freq=5, n_step=3, n_episodes=3, sweeps=2, planning_steps=3)     # settings that move an update
@@ -59,3 +60,8 @@ def test_with_the_switches_off_the_words_say_so(case):
         assert words.startswith(BEGINNINGS[kind])
     if trainer.learner.settings.exact: return       # who plans goes on planning
     assert (kind, words) == ("nothing", "nothing: collecting is switched off")
+
+
+@pytest.mark.parametrize("rows, words", [(1, "1 row processed"), (2_000, "2,000 rows processed")])
+def test_one_row_is_not_told_as_many(rows, words):
+    assert Event("process", "agent", range(rows)).text == f"{words} into targets"

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from .algorithm import register
+from .questions import terms_along
 from .dqn import ReplaySettings, ReplayedQ, count_actions, dqn_target
 from ..buffers.off_policy import rescale, unscale
 from ..buffers.returns import n_step_return
@@ -199,3 +200,8 @@ class R2D2(FromStretches, R2D2Settings):
         error = torch.zeros_like(batch.rew).masked_scatter(learned, taken.parts.delta.abs())
         urgent = sequence_priority(error, learned, self.eta).expand_as(error)
         return batch.index[learned], urgent[learned]
+
+# %% ../../nbs/4_algos/433_r2d2.ipynb #af5dab9d
+@terms_along.register
+def of_stretches(algo: R2D2, batch, target):
+    return *algo.terms(batch), unscale(target)

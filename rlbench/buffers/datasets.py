@@ -219,6 +219,7 @@ def load_ring(path, make=like):
         check_stored(tree)
         ring = Ring(tree["capacity"], tree["num_envs"], make)
         ring.restore(tree)
+        ring.read = path, ring.added
         return ring
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #4b66487c
@@ -382,6 +383,7 @@ def read_lines(path, make=like):
         if file.read(1):
             raise FileProblem(f"more than the {head['rows']} rows that were promised")
         check_columns(data.places, (head["rows"],))
+        data.read = path, data.added
         return data
 
 # %% ../../nbs/3_buffers/36_datasets.ipynb #f1a972b8
@@ -515,4 +517,6 @@ def from_minari(dataset, # a Minari data set, or its name
         raise ConfigError(f"from_minari = {dataset!r}: expected the name of a Minari data set, or one that was loaded")
     spaces = (dataset.observation_space, in_rows(dataset.action_space))
     episodes = (rows_of_episode(episode, *spaces) for episode in dataset.iterate_episodes())
-    return poured(episodes, int(dataset.total_steps), make)
+    data = poured(episodes, int(dataset.total_steps), make)
+    data.read = dataset.id, data.added
+    return data

@@ -133,6 +133,7 @@ class Rows(Places):
 # %% ../../nbs/3_buffers/30_ring.ipynb #d3fae556
 class Stored(Rows):
     "Rows that can be written down, and copied"
+    read = None     # (name under which they were read, rows added by then)
 
     def state(self):
         used = min(max(int(self.written.max()), 1), self.capacity)   # they fill from 0 on; one at least, for its shapes
@@ -154,6 +155,7 @@ class Stored(Rows):
         "Another memory of the same size with the same rows; of the same kind, unless told otherwise"
         twin = (kind or type(self))(self.capacity, self.num_envs, self.make)
         twin.restore(self.state())
+        twin.read = self.read
         return twin
 
 # %% ../../nbs/3_buffers/30_ring.ipynb #9309adad

@@ -6,11 +6,13 @@
 __all__ = ['PLAIN', 'LEAVES', 'READ', 'VERSION', 'Streams', 'refuse_kind', 'Fixed', 'InProcess', 'snapshot', 'same', 'as_bits',
            'told_state', 'went_back', 'FileProblem', 'write_atomically', 'write_text', 'append_text', 'has_plain_keys',
            'to_json', 'from_json', 'write_tree', 'check_ordinary', 'check_sizes', 'array_in', 'Arrays', 'checked_head',
-           'reading', 'read_tree']
+           'reading', 'read_tree', 'tree_text', 'tree_in']
 
 # %% ../../nbs/0_core/07_state.ipynb #f10950d7
+import base64
 import contextlib
 import copy
+import io
 import json
 import math
 import os
@@ -311,3 +313,17 @@ def read_tree(path, kind):
         check_sizes(archive)
         head = checked_head(path, archive, kind)
         return from_json(head["tree"], Arrays(archive))
+
+# %% ../../nbs/0_core/07_state.ipynb #cafb7e5f
+def tree_text(tree):
+    "A state tree as text"
+    arrays = []
+    told = json.dumps(to_json(tree, arrays))
+    file = io.BytesIO()
+    np.savez(file, told, *arrays)
+    return base64.b64encode(zlib.compress(file.getvalue(), 1)).decode()
+
+def tree_in(text):
+    "The state tree that `tree_text` wrote"
+    with np.load(io.BytesIO(zlib.decompress(base64.b64decode(text)))) as held:
+        return from_json(json.loads(str(held["arr_0"])), lambda i: held[f"arr_{i + 1}"])

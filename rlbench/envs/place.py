@@ -6,12 +6,15 @@
 __all__ = ['STATE_OF', 'WAY_IN', 'SHOWN_IN', 'STATE_PARTS', 'angle', 'as_it_is', 'pendulum_state', 'acrobot_state', 'own_place',
            'no_way_in', 'place', 'pendulum_obs', 'acrobot_obs', 'at_first', 'shown_in', 'begin_at', 'state_names',
            'state_behind', 'own_state', 'put_into', 'fill', 'with_means', 'arrays_in', 'means_in', 'take_over',
-           'run_on', 'stand_still', 'KnowsMeans', 'remembering', 'WayBack', 'picture', 'why_no_picture']
+           'run_on', 'stand_still', 'KnowsMeans', 'remembering', 'WayBack', 'without_display', 'picture',
+           'why_no_picture']
 
 # %% ../../nbs/1_envs/100_place.ipynb #1c85f92c
 import copy
 import gc
 import inspect
+import os
+import sys
 import warnings
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -316,9 +319,18 @@ class WayBack:
         return copies.flaw and self.no_way_back(f"it could not be copied ({copies.flaw})")
 
 # %% ../../nbs/1_envs/100_place.ipynb #2f5f15f8
+def without_display():
+    "Where there is no display, tell pygame and MuJoCo so; in looking for one MuJoCo may wait for ever"
+    there = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform != "linux"
+    if there: return
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    os.environ.setdefault("MUJOCO_GL", "egl")
+
+# %% ../../nbs/1_envs/100_place.ipynb #8f9fda48
 def picture(env):
     "(H, W, 3) as a single environment draws itself, or None where there is none, or it has no such method"
     if env is None: return None
+    without_display()
     own = getattr(type(env.unwrapped), "render", gym.Env.render)
     return None if own is gym.Env.render else env.render()
 

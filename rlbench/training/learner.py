@@ -645,9 +645,9 @@ class OwnLearner(Learner):
 
 # %% ../../nbs/6_training/61_learner.ipynb #37ef2517
 def check_parts(parts, who):
-    "NotFinite names an error that is not finite, or any part where there is no error"
+    "NotFinite names an error or an entropy that is not finite, or any part where there is neither"
     told = dict(columns(parts))
-    for name in told.keys() & {"delta"} or told:
+    for name in [name for name in ("delta", "ent") if name in told] or told:
         if not np.isfinite(told[name]).all():
             raise NotFinite(f"{name} is not finite in an update of {who}: values run away. Is the step size too "
                             "large, are rewards?")

@@ -8,7 +8,6 @@ __all__ = ['KINDS', 'drawn', 'drawable', 'greedy_play', 'frames_of', 'palette_of
 
 # %% ../../nbs/6_training/655_pictures.ipynb #d7390843
 import contextlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -33,7 +32,6 @@ def drawn(env):
 # %% ../../nbs/6_training/655_pictures.ipynb #a82aa60e
 def drawable(trainer):
     "A fresh environment of a run's kind, to be drawn; EnvProblem where it draws nothing"
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")     # pygame draws into memory
     env = make(trainer.source, 1, **trainer.env_settings)
     if getattr(env.single, "render_mode", None) == "rgb_array": return env
     env.close()

@@ -7,10 +7,12 @@ __all__ = ['SWITCHES', 'PARTS', 'WHOLE', 'TrainerSettings', 'source_for', 'cast_
            'checked_config', 'config_for', 'envs_for', 'memories_for', 'spec_for', 'new_learner',
            'new_actors_and_learners', 'state_of', 'leave_episodes', 'begin_afresh', 'check_way_back', 'put_back',
            'as_told', 'stay', 'put_back_or_stay', 'named', 'told_whole', 'check_complete', 'checked_source',
-           'check_widths', 'check_scale', 'saved_player', 'saved_cast', 'saved_memories', 'change', 'go_on_by']
+           'check_widths', 'check_scale', 'actor_of', 'saved_player', 'saved_cast', 'saved_memories', 'change',
+           'go_on_by']
 
 # %% ../../nbs/6_training/63_setup.ipynb #d59813a1
 import contextlib
+import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import perf_counter
@@ -31,10 +33,10 @@ from ..envs.env import EnvProblem
 from ..envs.find import find
 from ..envs.tabular import model_of
 from ..policies.recurrent import CELLS
-from .actor import Actor
+from .actor import Actor, load_weights
 from .presets import add_preset
 from .rule import BrokenOff, Lost, check_at_rest, metrics_row
-from .quick_actor import kind_of_actor
+from .quick_actor import QuickActor, kind_of_actor
 from .traced import kind_of_learner
 
 # %% ../../nbs/6_training/63_setup.ipynb #d50dbb93
@@ -82,7 +84,7 @@ def cast_for(env, algo):
     for name in env.behaviours:
         if name not in given:
             raise ConfigError(f"{env.id}: nobody plays the behaviour {name!r}; give {{behaviour: algorithm or actor}}")
-    return {name: given[name] for name in env.behaviours}
+    return {name: copy.deepcopy(given[name]) for name in env.behaviours}  # nobody else trains an actor's networks
 
 # %% ../../nbs/6_training/63_setup.ipynb #3263d0e2
 def class_of(player):
@@ -354,7 +356,8 @@ def put_back_or_stay(trainer, tree, fresh):
 def named(player):
     "An algorithm's name; of an actor its algorithm's name and settings, and in how many environments it learned"
     if isinstance(player, Actor):
-        return dict(algo=player.algo.name, settings=changed(player.algo), num_envs=player.spec.num_envs)
+        told = dict(algo=player.algo.name, settings=changed(player.algo), num_envs=player.spec.num_envs)
+        return told | dict(quick=True) if isinstance(player, QuickActor) else told
     return player if isinstance(player, str) else class_of(player).name
 
 # %% ../../nbs/6_training/63_setup.ipynb #8a571948
@@ -449,21 +452,26 @@ def known_here(who, name):
     raise FileProblem(f"{who} was played by {name!r}, and here is no such algorithm: if it is one of your own, file it "
                       f"by this name first, @register({name!r})")
 
+# %% ../../nbs/6_training/63_setup.ipynb #ffbc466b
+def actor_of(source, name, saved, weights):
+    "The Actor that `named` told, with these weights"
+    algo = from_plain(get(saved["algo"]), saved["settings"])
+    check_widths(algo, weights)
+    with contextlib.closing(source.vector(1, False)) as env:
+        spec = replace(env.behaviours[name], num_envs=rows_of(saved, weights))
+    nets = algo.nets(spec, torch.Generator())
+    load_weights(nets, weights)
+    return kind_of_actor(algo, nets, saved.get("quick"))(algo, nets, spec, np.random.default_rng(0))
+
 # %% ../../nbs/6_training/63_setup.ipynb #3df33d0b
 def saved_player(path, name, saved, source, actors, state):
     "One player of a file: an actor that is given, an algorithm's name, or an Actor as it is to be filled"
     if name in actors: return actors[name]
     if isinstance(saved, str): return known_here(name, saved)
-    try:
-        algo = from_plain(get(saved["algo"]), saved["settings"])
+    try: return actor_of(source, name, saved, state["actors"][name]["nets"])
     except ConfigError as problem:
         raise FileProblem(f"{path}: {name} was played by {saved['algo']} ({problem}); pass it: "
                           f"load(path, actors={{{name!r}: actor}})") from None
-    weights = state["actors"][name]["nets"]
-    check_widths(algo, weights)
-    with contextlib.closing(source.vector(1, False)) as env:
-        spec = replace(env.behaviours[name], num_envs=rows_of(saved, weights))
-    return Actor(algo, algo.nets(spec, torch.Generator()), spec, np.random.default_rng(0))
 
 # %% ../../nbs/6_training/63_setup.ipynb #351b420e
 def saved_cast(path, players, source, actors, state):

@@ -132,6 +132,41 @@ def test_a_card_alone_in_its_row_has_its_words_beside_its_picture(lab, width):
     assert 0 <= lone["below"] < 20 and 0 <= lone["above"] < 12, lone
 
 
+FLAT = """() => { const box = part => document.querySelector(part).getBoundingClientRect();
+  const card = box('.rl-view-frame.rl-lone'), picture = box('.rl-view-frame .rl-image-frame > :is(svg, img)');
+  return [card.bottom - picture.bottom, picture.top - box('.rl-view-frame .rl-card-title').bottom, picture.width]; }"""
+
+
+@pytest.mark.parametrize("env", ["rlbench/CliffWalk-v0", "CliffWalking-v1"])
+def test_a_flat_world_alone_in_its_row_leaves_no_room(lab, env):
+    page = start(lab, BENCH.format(env=env, algo="qlearning", more=""))
+    forget(page)
+    page.set_viewport_size(dict(width=1280, height=1000))
+    lab.ask("wb.step('episode')")
+    page.locator(".rl-view-frame.rl-lone").wait_for()
+    page.evaluate(TURN)
+    below, above, wide = page.evaluate(FLAT)
+    assert 0 <= below < 20 and 0 <= above < 12 and wide > 400
+
+
+WHOLE = """() => { const side = document.querySelector('.rl-side'), box = side.getBoundingClientRect();
+  const parts = [...side.children].map(part => part.getBoundingClientRect()).filter(part => part.width);
+  return [side.scrollHeight - side.clientHeight, Math.max(...parts.map(part => part.right)) - box.right,
+          new Set(parts.map(part => Math.round(part.left))).size]; }"""
+
+
+def test_the_side_of_a_narrow_page_is_seen_whole(lab):
+    page = start(lab, CARTPOLE)
+    forget(page)
+    page.set_viewport_size(dict(width=900, height=1000))
+    lab.ask("wb.arrange(side='open')")
+    page.locator(".rl-side").wait_for(state="visible")
+    page.evaluate(TURN)
+    hidden, beyond, columns = page.evaluate(WHOLE)
+    assert hidden <= 1 and beyond < 2 and columns == 2
+    forget(page)
+
+
 def test_a_wide_card_lets_two_narrow_ones_share_a_row_unless_their_order_was_said(lab):
     page = start(lab, BENCH.format(env="rlbench/DynaMaze-v0", algo="dyna", more=""))
     forget(page)
@@ -299,6 +334,12 @@ def test_looks_are_chosen_in_the_menu_and_runs_compared(lab):
     assert len(boxes) == 2 and abs(boxes[0]["y"] - boxes[1]["y"]) < 1 and boxes[1]["x"] > boxes[0]["x"]
     check_no_holes(page)
     shot(page, "compare-light")
+    lab.ask("wb.beside('slow', lr=1e-5)")
+    pair.locator(".rl-run", has_text="slow").wait_for()
+    page.set_viewport_size(dict(width=1920, height=1000))
+    page.evaluate(TURN)
+    widths = [one.bounding_box()["width"] for one in pair.locator(".rl-pair > *").all()]
+    assert len(widths) == 3 and max(widths) - min(widths) < 1
     forget(page)
 
 

@@ -266,6 +266,8 @@ def test_the_last_picture_stays_in_the_file(lab):
     again.goto(page.url.replace("?reset", "?"))
     again.locator(".jp-RenderedImage img").wait_for(state="visible")     # opened again: no widget, but its picture
     assert again.locator(".rl-root").count() == 0
+    again.wait_for_timeout(500)
+    assert "widget" not in again.locator(".jp-OutputArea").inner_text()
     shot(again, "saved-light")
     again.close()
     lab.leave()

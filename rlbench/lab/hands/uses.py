@@ -12,6 +12,7 @@ import contextlib
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from ...algos.draws import draw_chances
 from ...buffers.surgery import Moved
@@ -37,7 +38,8 @@ def rows_used(data, minibatches): # [row numbers in it, …]; None: all of it
     told = columns_used(data)
     if not told or not minibatches: return np.zeros(0, np.int64)
     every = np.arange(len(data))
-    places = np.concatenate([every if index is None else as_numpy(index) for index in minibatches])
+    numbers = [torch.as_tensor(every if index is None else index) for index in minibatches]
+    places = torch.cat(numbers).numpy()                   # at once: to numpy one by one takes ten times as long
     flat = Batch({name: column[places].reshape(-1) for name, column in told.items()})
     counted, _ = rows_that_count(flat)
     return flat.index[counted]

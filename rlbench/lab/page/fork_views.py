@@ -17,7 +17,7 @@ import numpy as np
 from ...core.settings import parse_value
 from ..pictures import widgets
 from ..pictures.colours import run_tone
-from ..time.compare import choices_differ, settings_apart, values_apart, weights_apart
+from ..time.compare import apart_text, choices_differ, settings_apart, values_apart, weights_apart
 from ..pictures.components import StateGrid, button, close_widgets, reveal, styled
 from .controls import captioned
 from ..pictures.drawing import BAR, DIVERGING, colour, draw_horizontal_bars, short
@@ -324,7 +324,7 @@ def settings_html(apart): # {section.name: (here, there)}
 # %% ../../../nbs/8_lab/5_page/19_fork_views.ipynb #616c55c0
 def parted_html(pair):
     "The first event in which two runs differ, in words"
-    later = ", then not compared" if pair.lost else ""
+    later = f", then not compared; {apart_text(*pair.runs)}" if pair.lost else ""
     alike = f"alike for {pair.events:,} events since the fork"
     if not pair.parted: return f"<p>{alike}{later}</p>"
     here, there = (html.escape(event.text if event else "nothing") for event in pair.parted)

@@ -101,13 +101,6 @@ def encode_image(image,   # PIL image, or array (H, W, 3) uint8
     else: image.save(out, "PNG", compress_level=1)
     return out.getvalue()
 
-# %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #d0b6eeb3
-def bar_places(box, n):
-    "Where the first of n bars begins, and how wide a bar is, in the middle of a box; pixels"
-    left, _, right, _ = box
-    wide = min(72., (right - left) / max(1, n))
-    return left + (right - left - wide * n) / 2, wide
-
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #618b19bc
 def level(value, low, high, base, top):
     "The pixel at which a value stands when low stands at base and high at top"
@@ -146,29 +139,31 @@ def draw_bars(sheet,
               marked=None): # index of the bar that is underlined
     "Upright bars with numbers above, or an axis where they have no room, and below names, every n-th in such a case"
     left, top, right, bottom = box
-    numbered = bar_places(box, len(values))[1] >= 34
-    if not numbered: box = left + 40, top, right, bottom
-    left, wide = bar_places(box, len(values))
+    numbered = (right - left) / max(1, len(values)) >= 34
+    if not numbered: left += 40
+    wide = (right - left) / max(1, len(values))
+    half = min(.35 * wide, 48)          # of a bar
     below = [below_bar(name, wide) for name in names]
     every = bars_needed(below, wide)
     base = bottom - 6 - ON_PAGE * max(map(len, below), default=1)
     zero = level(max(low, min(0., high)), low, high, base, top + 14)
-    if not numbered: draw_scale(sheet, box, base, low, high)
+    if not numbered:
+        draw_scale(sheet, (left, top, right, bottom), base, low, high)
 
     for i, value in enumerate(values):
-        x = left + i * wide
-        start, end = x + wide * .15, x + wide * .85
+        x = left + (i + .5) * wide
+        start, end = x - half, x + half
         tip = level(value, low, high, base, top + 14) if np.isfinite(value) else base
         upper, lower = sorted((zero, tip))
         sheet.pen.rectangle((start, upper, end, lower), fill)
         for up, line in enumerate(reversed([] if i % every else below[i])):
-            sheet.text(x + wide / 2, bottom - ON_PAGE * up, line, "mb")
+            sheet.text(x, bottom - ON_PAGE * up, line, "mb")
         if numbered:
-            sheet.text(x + wide / 2, upper - 2, on_scale(float(value), low, high), "mb")
+            sheet.text(x, upper - 2, on_scale(float(value), low, high), "mb")
         if i == marked:
             sheet.pen.line((start, bottom + 3, end, bottom + 3), "here", 2)
 
-    sheet.pen.line((left, zero, left + wide * len(values), zero), "faint")
+    sheet.pen.line((left, zero, right, zero), "faint")
 
 # %% ../../../nbs/8_lab/1_pictures/12_drawing.ipynb #215b56bc
 BINS = 24

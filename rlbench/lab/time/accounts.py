@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from ...algos.algorithm import Algorithm, Taken
-from ...algos.questions import Node, backup_diagram
-from ...buffers.off_policy import unscale
+from ...algos.questions import Node, backup_diagram, terms_along
 from ...core.batch import Batch, TextTable, as_numpy, each
 from ...policies.distributions import Dirac, Distribution
 from ...core.settings import fits, whole_number
@@ -28,8 +27,8 @@ from ..pictures.drawing import short
 from ..views.inspect import action_words, ending
 from .owner import next_event
 from .timeline import done_before, ends_of, lead
-from ..views.updates import (first_told, layer_of, learned_towards, obs_told, per_row, rows_that_count,
-                                       target_terms)
+from ..views.updates import (SCALE, first_told, layer_of, learned_towards, obs_told, per_row,
+                                       rows_that_count, target_terms)
 from ...training.visits import chosen_one
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #535ad059
@@ -71,19 +70,10 @@ def logp_said(batch, named):
     if "surr" in named and ratio is not None and stored is not None:
         return stored + np.log(ratio)
 
-# %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #beb787a7
-def terms_rescaled(last, algo): # R2D2
-    "Batch of (n,) paid, discount, follows, unscaled of rows whose target is h(paid + discount · follows)"
-    _, paid, discount = (per_row(x, last.batch) for x in algo.terms(last.batch))
-    unscaled = per_row(unscale(last.parts.target), last.batch)
-    known = discount > 0
-    follows = np.where(known, (unscaled - paid) / np.where(known, discount, 1), np.nan)
-    return Batch(paid=paid, discount=discount, follows=follows, unscaled=unscaled)
-
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #3b358886
 def row_terms(last, gamma, algo):
     "Batch of (n,) row, and what is known of the rows' targets"
-    terms = target_terms(last, gamma)
+    terms = target_terms(last, gamma, algo)
     if terms: return terms
     rows, _ = rows_that_count(last.batch)
     target, estimate = (per_row(x, last.batch) for x in learned_towards(last))
@@ -92,7 +82,7 @@ def row_terms(last, gamma, algo):
     if estimate is not None: found.estimate = estimate
     if target is not None and estimate is not None:
         found.error = target - estimate
-    return Batch(found | terms_rescaled(last, algo)) if "burn" in last.batch else found
+    return found
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #f10795a7
 def clipped_rows(last):
@@ -231,17 +221,18 @@ def steps_within(learner, last):
     return (rows, counts) if same_steps and same_sums else None
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #6358f86f
-def rewards_along(last, algo): # R2D2
+def rewards_along(last, counts): # (T, B) rewards in a target
     "The same of rows that lie in stretches"
     rows, axes = rows_that_count(last.batch)
-    counts = per_row(algo.terms(last.batch)[0], last.batch).astype(int)
+    counts = per_row(counts, last.batch).astype(int)
     rew = as_numpy(last.batch.rew)
     return [rew[t:t + count, b].tolist() for t, b, count in zip(*np.unravel_index(rows, axes), counts)]
 
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #b52a9987
 def rewards_within(learner, last):
     "[rewards of the steps in each row's target] of an update, or None"
-    if "burn" in last.batch: return rewards_along(last, learner.algo)
+    along = terms_along(learner.algo, last.batch, last.parts.get("target"))
+    if along: return rewards_along(last, along[0])
     found = steps_within(learner, last)
     if not found: return None
     return [column[:count].tolist() for column, count in zip(learner.memory.gather(found[0]).rew.T, found[1])]
@@ -485,8 +476,7 @@ def moved_text(account):
 # %% ../../../nbs/8_lab/3_time/17_accounts.ipynb #fd50b8af
 def not_told(account):
     "[what is not told of an update, and why, in words]"
-    told = ["its targets are on a scale of their own, h(x) = sign(x) (√(|x| + 1) − 1) + 0.001 x"]
-    told *= "burn" in account.last.batch
+    told = [f"its targets are on a scale of their own, {SCALE}"] * ("unscaled" in account.rows)
     policy = getattr(account.nets, "policy", None)
     if policy is None or not [*policy.parameters()] or "followed" in account.rows:
         return told

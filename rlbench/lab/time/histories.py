@@ -283,7 +283,7 @@ def registering(spec):
 # %% ../../../nbs/8_lab/3_time/19_histories.ipynb #caaf3022
 def registered_by(trainer):
     "{name of an algorithm or environment: module that registered it}, of all that are not ours"
-    kinds = [type(learner.settings) for learner in trainer.learners.values()]
+    kinds = [type(actor.algo) for actor in trainer.actors.values()]
     found = {cls.name: cls.__module__ for cls in kinds if REGISTRY.get(cls.name) is cls}
     spec = spec_behind(trainer)
     if spec:

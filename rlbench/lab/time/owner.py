@@ -365,7 +365,7 @@ class Owner(Motion):
                 settle(self)
                 if self.mail: continue
                 return
-            if self.goals[0].endless and not endless: return
+            if not endless and self.goals[0].endless: return
             if perf_counter() >= until: return
             if self.pace is None or self.pacing.due(self.pace): self.once()
             else: self.idle(min(self.pacing.due_at, until))

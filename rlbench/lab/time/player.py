@@ -598,8 +598,14 @@ def is_moved(known, run): # weak references to a player and to a trainer
     return bool(apart and player.goals and any(one.trainer is run() for one in player.forks.known.values()))
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #e6d92a1f
+def is_awaited(known): # weak reference to a player
+    "Whether somebody waits until a player has time"
+    player = known()
+    return bool(player and player.mail)
+
 def take_in_hand(player, trainer):
-    "From now on a trainer can tell whether this player moves it"
+    "From now on a trainer can tell whether this player moves it, and is waited for"
+    trainer.awaited = partial(is_awaited, weakref.ref(player))
     trainer.moved = partial(is_moved, weakref.ref(player), weakref.ref(trainer))
 
 # %% ../../../nbs/8_lab/3_time/21_player.ipynb #8a4546ac

@@ -33,6 +33,22 @@ class Found(NamedTuple):
 # %% ../../../nbs/8_lab/2_views/30_evaluations.ipynb #eb64634d
 BOTH_WAYS = ("greedy", "exploring")
 
+# %% ../../../nbs/8_lab/2_views/30_evaluations.ipynb #f56bafca
+def how_to_play(way, episodes): # greedy ones
+    "What `Evaluations.play` is told for a way to play"
+    greedy = way == "greedy"
+    return dict(greedy=greedy, episodes=episodes if greedy else ceil(episodes / 2))
+
+def play_due(found, trainer): # Evaluations
+    "Evaluate what is due, until somebody waits for the run's player: that one begins anew with the next step"
+    stop = getattr(trainer, "awaited", None) if found.left > 0 else None
+    found.left -= 1
+    while found.due:
+        way = found.due.pop(0)
+        if not found.play(trainer, stop=stop, **how_to_play(way, found.episodes)):
+            found.due.insert(0, way)
+            return
+
 # %% ../../../nbs/8_lab/2_views/30_evaluations.ipynb #7158a891
 class Evaluations(dict):
     "{way to play: [Found]} of a run; as a watcher it adds to them on a beat"
@@ -40,6 +56,8 @@ class Evaluations(dict):
     episodes = 10       # greedy ones each time, and half as many as in training
     every = None        # environment steps between two; None: only when somebody asks
     before = 0          # environment steps at the last event
+    patience = 20       # how often one on the beat gives way to whoever asks the player for something
+    due = None          # of those that were begun on the beat: ways to play that are left
 
     def __init__(self):
         super().__init__({way: Notes() for way in BOTH_WAYS})
@@ -48,12 +66,13 @@ class Evaluations(dict):
         if not event.steps: return
         before, self.before = self.before, trainer.steps
         if self.every and trainer.steps // self.every > before // self.every:
-            self.ask(trainer)
+            self.due = [*BOTH_WAYS]
+            self.left = self.patience
+        if self.due and self.every: play_due(self, trainer)
 
     def ask(self, trainer):
         "Evaluate both ways now -> the two Found"
-        return [self.play(trainer, episodes=count, greedy=way == "greedy")
-                for way, count in zip(BOTH_WAYS, (self.episodes, ceil(self.episodes / 2)))]
+        return [self.play(trainer, **how_to_play(way, self.episodes)) for way in BOTH_WAYS]
 
     def play(self, trainer, greedy=True, **how):
         "Evaluate one way, and keep what was found -> Found; None where it was given up"

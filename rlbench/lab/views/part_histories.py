@@ -253,7 +253,8 @@ class PartsHistory(View):
         sheet = Sheet()
         for i, (name, rows) in enumerate(told.items()):
             ends = float(np.nanmin(rows[:, 1])), float(np.nanmax(rows[:, 3]))
-            self.limits[name] = cover(self.limits.get(name), *ends, least=1e-6, room=.25)
+            least = 1e-6 if ends[0] < ends[1] else .1
+            self.limits[name] = cover(self.limits.get(name), *ends, least=least, room=.25)
             box = (8, 8, 392, 228) if len(told) == 1 else part_box(i, len(told), 214)
             draw_story(sheet, box, name, fewer_points(rows) if moving else rows, self.limits[name])
         if len(told) > 1:

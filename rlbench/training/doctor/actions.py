@@ -11,12 +11,13 @@ __all__ = ['LAGS', 'EFFECT', 'SURE', 'NONE', 'FAINT', 'ACTION_CHECKS', 'late_act
 import contextlib
 import copy
 from itertools import chain, combinations
+from operator import itemgetter
 
 import gymnasium as gym
 import numpy as np
 
 from ...core.batch import Batch
-from .evidence import Patience, no_better
+from .evidence import Patience, in_one, no_better
 from .findings import Finding, all_steps, all_that_followed, effect_after, has_effect, told_dims
 from .findings import ages, episode_numbers, shown_by, within_episodes
 from .hidden import slopes
@@ -209,35 +210,66 @@ def faint_actions(evidence):
         weight=.65, changes={}, numbers={"moved within an episode": np.sqrt(share), "from episode to episode": 1.},
         limits={"enough from": np.sqrt(FAINT)})
 
-# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #4017eec3
+# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #6188ff9f
 def overheard(world):
-    "A list that fills with (action, reward) of each step that a world takes"
+    "(list that fills with each step that a world takes, another one with each (seed, observation) of a reset)"
     heard = []
+    begun = []
     plain = world.step
+    begin = world.reset
     def step(act):
-        answer = plain(act)
-        heard.append((np.ravel(act).copy(), float(answer[1])))
-        return answer
+        obs, rew, term, *rest = plain(act)
+        heard.append(Batch(act=np.ravel(act).copy(), obs=np.copy(obs), rew=float(rew), term=bool(term)))
+        return obs, rew, term, *rest
+    def reset(seed=None, **how):
+        obs, info = begin(seed=seed, **how)
+        begun.append((seed, np.copy(obs)))
+        return obs, info
     world.step = step
-    return heard
+    world.reset = reset
+    return heard, begun
 
-# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #a9866d52
+# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #b602b49a
 def both_sides(evidence, steps=300, seconds=.2):
-    "([(reward that came out, [(action, reward) inside, …]), …] of steps of chance, the world's own space of actions)"
+    """([(step that came out, [step inside, …]), …] of chance, which begins anew every 25 steps,
+    [(first observation, seed and observation inside), …], the world)"""
     space = copy.deepcopy(evidence.spec.action_space)
     space.seed(0)
     found = []
+    begins = []
     patience = Patience(seconds)
     with contextlib.closing(fresh_envs(evidence.trainer, 1)) as env:
         world = env.envs[0].unwrapped
-        heard = overheard(world)
-        env.reset(visitors(evidence.trainer, 0)[0])
+        heard, begun = overheard(world)
         while len(found) < steps and not patience.over:
+            if len(found) % 25 == 0:
+                heard.clear()
+                first = env.reset(visitors(evidence.trainer, len(found))[0])[evidence.who][0].copy()
+                begins += [] if heard else [(first, *begun[-1])]      # steps may be taken in it
             heard.clear()
-            step = env.step({evidence.who: np.array(space.sample())[None]})[evidence.who]
-            over = (step.term | step.trunc).any()         # a wrapper may take steps in reset
-            found += [] if over else [(float(step.rew[0]), heard[:])]
-    return found, world.action_space
+            act = np.array(space.sample())
+            step = env.step({evidence.who: act[None]})[evidence.who]
+            obs, rew, term, trunc = (column[0].copy() for column in (step.next_obs, step.rew, step.term, step.trunc))
+            found.append((Batch(act=np.ravel(act), obs=obs, rew=rew, term=term, over=term | trunc), heard[:]))
+    return found, begins, world
+
+# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #785f8d30
+def late_by(here, there): # (n, ...), which should be alike, in order
+    "By how many steps the first is behind the second; 0 where it is not, or nobody can tell"
+    alike = [np.isclose(here[lag:], there[:len(there) - lag]).reshape(len(here) - lag, -1).all(1).mean()
+             for lag in range(10)]
+    lag = int(np.argmax(alike))
+    return lag if alike[lag] > max(.6, alike[0] + .3) else 0
+
+def astray(x, y): # (n, K), (n, D)
+    "(D,) share of the variance of y that a line through x leaves open; 0 where it does not vary"
+    known = np.column_stack([x, np.ones(len(x))]).astype(float)
+    left = y - known @ np.linalg.lstsq(known, y.astype(float), rcond=1e-6)[0]
+    return left.var(0) / np.maximum(y.var(0), 1e-9)
+
+def lost(here, there): # what is at the one end, and what becomes of it
+    "Share of what is not 0 that is 0 at the other end"
+    return float((there[here != 0] == 0).mean()) if here.any() else 0.
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #8dedd68b
 def never_arrives(space, own, acts): # the world's, the agent's
@@ -250,42 +282,110 @@ def never_arrives(space, own, acts): # the world's, the agent's
         return ""
     place = (acts - space.low.ravel()) / np.ptp([space.low.ravel(), space.high.ravel()], axis=0)
     low, high = place.min(0), place.max(0)
+    if (high < low + .2).all():
+        return f"{(high - low).max():.1%} of the range of an action arrives inside"
     half = np.flatnonzero((high > low + .2) & ((low > .45) | (high < .55)))
     return f"of number {told_dims('', half)} of the action only one half of its range arrives inside" * bool(len(half))
 
-# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #1d679ce7
-def told_on_the_way(found, space, own):
-    "What becomes another matter between a world and the agent, in words"
-    out, inside = zip(*found)
-    acts = np.array([act for act, _ in chain(*inside)])
-    paid = [np.array(steps, object)[:, 1] for steps in inside]
-    last, whole = np.array([(one[-1], sum(one)) for one in paid]).T
-    if np.isclose(out, last).mean() > .95 and np.isclose(out, whole).mean() < .5:
-        return "a step is several steps of the world inside, and the last of them alone is paid"
+# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #9c8a414e
+def other_pay(out, whole): # (n,) each
+    "What becomes of rewards on their way out, in words"
     more = np.median(out - whole)
     usual = np.median(whole)
-    constant = np.allclose(out - whole, more, atol=1e-4) and (whole == usual).mean() > .9
-    if constant and usual <= 0 < usual + more:
+    waits = usual <= 0 < usual + more and (whole == usual).mean() > .9
+    much = waits or np.ptp(whole) > 0 and abs(more) > 5 * np.abs(whole).mean()
+    if much and np.allclose(out - whole, more, atol=1e-4 * max(1, abs(more))):
         return f"each step is paid {usual + more:.3g}, for which the world inside pays {usual:.3g}"
-    return never_arrives(space, own, acts)
+    slope = out @ whole / max(whole @ whole, 1e-12)
+    if slope < 0 and ((out - slope * whole)**2).mean() < .2 * (out**2).mean():
+        return "what the world inside pays is charged, and what it charges is paid"
+    late = late_by(out, whole)
+    gone = lost(whole, out)
+    if late or gone > .3:
+        return f"what the world inside pays comes out {f'{late} steps later' if late else f'as 0 in {gone:.0%}'}"
+    return f"all steps are paid {out[0]:.3g}, whatever is paid inside" if np.ptp(whole) > 0 == np.ptp(out) else ""
+
+# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #17f8dc6d
+def share_of_others(act, arrived): # (n,) whole numbers
+    "Share of the steps in which another action arrives than mostly does"
+    _, kind = np.unique(act, return_inverse=True)
+    table = np.zeros((kind.max() + 1, np.ptp(arrived) + 1))
+    np.add.at(table, (kind, arrived - arrived.min()), 1)
+    return 1 - table.max(1).sum() / len(act)
+
+def other_deeds(act, arrived, own, space): # (n, D), (n, K) inside, the agent's space, the world's
+    "What becomes of actions on their way in, in words"
+    if type(own) is not type(space) or act.shape != arrived.shape:
+        return ""
+    late = late_by(arrived, act)
+    if late:
+        return f"an action arrives inside {late} steps after it was taken"
+    if isinstance(own, gym.spaces.Discrete):
+        others = share_of_others(act[:, 0], arrived[:, 0])
+        few = f"{own.n} actions arrive inside as {space.n}" if own.n > space.n else ""
+        return f"in {others:.0%} of the steps another action arrives inside" if others > .04 else few
+    gone = max(lost(act, arrived), astray(act, arrived).max())
+    return f"{gone:.0%} of what arrives inside has nothing to do with what was done" if gone > .3 else ""
+
+# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #c5dff29e
+def other_sight(obs, inside): # (n, D) each, of numbers
+    "What becomes of observations on their way out, in words"
+    late = late_by(obs, inside)
+    if late:
+        return f"what is seen is what there was inside {late} steps before"
+    still = (np.ptp(obs, axis=0) == 0) & (np.ptp(inside, axis=0) > 1e-6)
+    away = np.where(still, 1., astray(inside, obs))
+    wrong = np.flatnonzero(away > .3)
+    told = f"{away.max():.0%} of dimension {told_dims('', wrong)} has nothing to do with what is inside"
+    return told if len(wrong) else ""
+
+def other_begin(begins, exact): # exact: whether steps show just what is inside
+    "What becomes of the first observation, in words"
+    if len(begins) < 4: return ""
+    first, seeds, inside = zip(*begins)
+    if seeds[0] is not None and len({*seeds}) == 1:
+        return f"every episode is begun with the seed {seeds[0]}"
+    moved = exact and np.mean([*map(np.array_equal, first, inside)]) < .5
+    return "an episode begins elsewhere than the world inside says" if moved else ""
+
+# %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #5901695b
+def told_on_the_way(found, begins, own, world):
+    "What becomes another matter between a world and the agent, in words"
+    if any(steps[-1].term and not out.term for out, steps in found):
+        return "the world inside ends an episode, and what comes out is no end, or a limit"
+    out, inside = zip(*(both for both in found if not both[0].over))      # a wrapper may take steps in reset
+    out = in_one(out)
+    whole = np.array([sum(map(itemgetter("rew"), steps)) for steps in inside])
+    last = in_one([steps[-1] for steps in inside])
+    if np.isclose(out.rew, last.rew).mean() > .95 and np.isclose(out.rew, whole).mean() < .5:
+        return "a step is several steps of the world inside, and the last of them alone is paid"
+    acts = in_one([*chain(*inside)]).act
+    told = [other_pay(out.rew, whole), never_arrives(world.action_space, own, acts)]
+    if len(acts) == len(out.rew):
+        told.append(other_deeds(out.act, acts, own, world.action_space))
+        alike = last.obs.shape == out.obs.shape
+        numbers = alike and last.obs.ndim == 2 and last.obs.dtype.kind == "f"
+        told.append(other_sight(out.obs, last.obs) if numbers else "")
+        told.append(other_begin(begins, alike and np.array_equal(last.obs, out.obs)))
+    return next(filter(None, told), "")
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #31f9fbb6
 def changed_inside(evidence):
-    "A wrapper leaves out rewards or actions of the world inside, or pays for waiting"
+    "A wrapper makes other actions, rewards, observations or ends of those of the world inside"
     own = evidence.spec.action_space
     single = evidence.trainer.env.single
     alone = isinstance(single, gym.Env) and isinstance(evidence.chance.obs, np.ndarray)
     if not alone or not isinstance(own, (gym.spaces.Box, gym.spaces.Discrete)):
         return None
-    found, space = both_sides(evidence)
+    found, begins, world = both_sides(evidence)
     heard = len(found) >= 50 and all(inside for _, inside in found)
-    told = told_on_the_way(found, space, own) if heard else ""
+    told = told_on_the_way(found, begins, own, world) if heard else ""
     if not told: return None
     return Finding(
         "changed_inside", told, "what is learned is another task than that of the world inside",
-        "look at the wrappers: rewards of repeated steps are added up, pay for progress or for arriving and not for "
-        "each step, let the whole range of an action arrive",
-        weight=.8, changes={}, numbers={"paid": np.array([rew for rew, _ in found])})
+        "look at the wrappers: what they change of actions, rewards, observations and ends is to be what is meant; of "
+        "several steps rewards are added up, and paid is what brings one nearer",
+        weight=.71, changes={}, numbers={"paid": np.array([out.rew for out, _ in found])})
 
 # %% ../../../nbs/6_training/638_doctor/32_actions.ipynb #6fff5e42
 ACTION_CHECKS = [late_actions, unsigned_actions, idle_number, twin_actions,

@@ -6,7 +6,7 @@
 __all__ = ['WHOSE_STEPS', 'FAR_BACK', 'SOON', 'MANY_STEPS', 'HIDDEN_CHECKS', 'not_a_number', 'frozen_observation', 'are_numbered',
            'between_twins', 'noisy_reward', 'hidden_time', 'ends_by_chance', 'hidden_state', 'paid_how', 'late_reward',
            'silent_steps', 'open_by_lags', 'reward_of_before', 'paid_score', 'cut_soon', 'of_the_run', 'nothing_lasts',
-           'hasty_limit', 'changed_world', 'endless_lengths', 'earns_more', 'no_end', 'nothing_reached']
+           'changed_world', 'endless_lengths', 'earns_more', 'no_end', 'nothing_reached']
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #75c560b7
 import math
@@ -18,7 +18,7 @@ import torch
 from ...core.batch import Batch, columns
 from .evidence import episodes_of
 from .findings import Finding, all_rows, all_steps, numbers_seen, seen_whole, told_dims
-from .findings import ages, within_episodes
+from .findings import acts_shown, ages, within_episodes
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #560892ac
 def not_a_number(evidence):
@@ -94,7 +94,7 @@ def unexplained(rows):
     if not np.ptp(rows.rew): return 0.
     changed = Batch(rows, next_obs=rows.next_obs - rows.obs)                       # a small step has its own scale
     apart = rows.rew - rows.rew[nearest_steps(changed, ("obs", "act", "next_obs"))]
-    x = np.column_stack([changed[name].reshape(len(rows.rew), -1) for name in ("obs", "act", "next_obs")])
+    x = np.column_stack([*(changed[name] for name in ("obs", "next_obs")), acts_shown(rows.act)])
     beside = rows.rew - (x - x.mean(0)) @ slopes(x.astype(float), rows.rew)[0]
     return float(min((apart**2).mean() / 2, beside.var()) / rows.rew.var())
 
@@ -164,6 +164,14 @@ def hidden_time(evidence):
         "show how much time is left, or do not pay for time",
         weight=.75, changes={}, numbers={"reward": rows.rew})
 
+# %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #8d65b124
+def ends_beyond(rows):
+    "Whether a third of the ends lie where a number is smaller, or larger, than it hardly ever is elsewhere"
+    seen = rows.next_obs.reshape(len(rows.rew), -1)
+    low, high = np.quantile(seen[~rows.term], (.01, .99), axis=0)
+    ends = seen[rows.term]
+    return bool(max((ends < low).mean(0).max(), (ends > high).mean(0).max()) > 1 / 3)
+
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #953c25cb
 def ends_by_chance(evidence):
     "Episodes are ended in states in which others go on"
@@ -172,7 +180,7 @@ def ends_by_chance(evidence):
     if not has_neighbours(evidence) or rows.term.sum() < 20 or often > .3:
         return None
     alike = rows.term[nearest_steps(rows, ("next_obs",))][rows.term].mean()
-    if alike > often + 3 * math.sqrt(often / rows.term.sum()):
+    if alike > often + 3 * math.sqrt(often / rows.term.sum()) or ends_beyond(rows):
         return None                                       # more than chance explains
     episodes = episodes_of(rows)
     length = np.unique(episodes.length[episodes.term])
@@ -225,8 +233,8 @@ def hidden_state(evidence):
         return None                                       # who carries something along may know
     now, both = np.minimum(left_open(rows), 1)
     hidden = np.flatnonzero((now > .8) & (both < .5 * now))
-    if not len(hidden) or len(hidden) < .1 * len(now):
-        return None                                       # one number of dozens may be such a one by chance
+    if not len(hidden) or len(hidden) < .2 * len(now):
+        return None                                       # some of dozens are bent too much for a line
     worst = hidden[np.argmin(both[hidden] / now[hidden])]
     return Finding(
         "hidden_state", f"what is seen leaves {now[worst]:.0%} open of what comes next, and together with what "
@@ -388,8 +396,14 @@ def moves_on(rows): # of observations that are vectors
     return bool((left[lively] < .1).any())
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #60e621c5
+def registered_limit(evidence):
+    "The limit of steps with which a world is registered; 0 where there is none"
+    spec = getattr(evidence.trainer.env.single, "spec", None)
+    known = gym.registry.get(spec.id) if spec else None
+    return getattr(known, "max_episode_steps", None) or 0
+
 def hasty_limit(evidence):
-    "Most episodes are cut after a few steps, or all after some more and paid alike, or are over after one"
+    "Most episodes are cut after a few steps, or all after some more that are paid alike or far from usual; or one"
     episodes = seen_whole(evidence)
     own = of_the_run(evidence)
     seen = max((episodes, own), key=lambda some: cut_soon(some)[1])
@@ -398,7 +412,8 @@ def hasty_limit(evidence):
     if len(length) < 5: return None
     longest = length.max()
     alike = not np.ptp(all_rows(evidence, "rew"))
-    all_cut = alike and longest <= 100 and not episodes.term.any() and not np.ptp(length)
+    by_far = alike and longest <= 100 or 16 * longest <= registered_limit(evidence)
+    all_cut = by_far and not episodes.term.any() and not np.ptp(length)
     at_once = longest <= 3 and episodes.term.all() and (alike or moves_on(evidence.chance))
     if not (often or at_once or all_cut) or nothing_lasts(evidence): return None
     step = usual or longest

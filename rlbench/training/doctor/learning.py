@@ -25,7 +25,7 @@ from ...core.batch import Batch, as_numpy
 from ...core.schedules import Schedule
 from ..actor import to_tensors
 from .evidence import beliefs, episodes_of, known_returns, no_better
-from .findings import SMALL, Finding, Told, all_rows, is_table, seen_whole
+from .findings import SMALL, Finding, Told, all_rows, is_table, not_met_yet, seen_whole
 from .findings import reward_unit, reward_worth
 from .sight import each_by_itself
 from ..meanings import MEANINGS
@@ -126,28 +126,29 @@ def rate_apart(evidence, name):
     now = getattr(evidence.algo, name, None)
     usual = default_of(evidence.algo, name) if now is not None else None
     if isinstance(usual, Schedule): usual = usual.at(evidence.trainer.steps)
-    numbers = all(isinstance(one, (int, float)) and not isinstance(one, Schedule) and one for one in (now, usual))
-    return now / usual if numbers else math.nan
+    numbers = all(isinstance(one, (int, float)) and not isinstance(one, Schedule) for one in (now, usual))
+    return now / usual if numbers and usual else math.nan
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #3329354b
 def strange_rate(evidence):
     "A learning rate far from the usual one"
     apart = {name: rate_apart(evidence, name) for name in RATES}
     slow = 1 / 20 if no_better(evidence) else 1 / 40
-    strange = {name: ratio for name, ratio in apart.items() if ratio > 20 or ratio < slow}
+    fast = 20
     if evidence.algo.update:             # of a table's step size anything up to 1 makes sense, but next to nothing
-        strange = {name: ratio for name, ratio in strange.items() if ratio < 1 or getattr(evidence.algo, name) > 1}
+        fast = 1 / min(1, default_of(evidence.algo, "lr") or 1)
+    strange = {name: ratio for name, ratio in apart.items() if ratio > fast or ratio < slow}
     if not strange: return None
     name, ratio = next(iter(strange.items()))
     now = getattr(evidence.algo, name)
-    much = f"{ratio:,.0f} times" if ratio > 1 else f"1/{1 / ratio:,.0f} of"
+    much = f"{ratio:,.3g} times"
     return Finding(
         "strange_rate",
         f"the learning rate {name} is {now:.2g}, {much} its default",
         "too large a step throws away what was learned before, too small a one learns nothing in the time there is",
         f"go back to {name}={default_of(evidence.algo, name)}",
-        weight=.8, changes=back_to_default(evidence, *strange), numbers={name: now, "by default": now / ratio},
-        limits={"strange beyond": now / ratio * (20 if ratio > 1 else slow)})
+        weight=.8, changes=back_to_default(evidence, *strange), numbers={name: now, "times its default": ratio},
+        limits={"strange beyond": fast if ratio > 1 else slow})
 
 # %% ../../../nbs/6_training/638_doctor/40_learning.ipynb #ccad3dea
 def outcomes_differ(rows):
@@ -454,6 +455,8 @@ def too_short(evidence):
     trainer = evidence.trainer
     if not trainer.steps and not evidence.learner.updates:
         return "Nothing was learned yet: no step has been taken, so this is of world and settings alone."
+    if not_met_yet(evidence):
+        return "No goal was met so far, and all steps cost the same: it may be too early to judge."
     begun = evidence.learner.updates and not is_table(algo) and not algo.offline
     if not begun or not no_better(evidence): return ""
     rollouts = trainer.steps / (algo.n_steps * trainer.env.num_envs) if isinstance(algo, Rollouts) else np.inf

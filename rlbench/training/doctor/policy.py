@@ -23,7 +23,8 @@ from ...policies.exploration import Exploring
 from ...policies.networks import Perceptron
 from ..actor import to_tensors
 from .evidence import episodes_of, last_returns, no_better
-from .findings import Finding, Told, all_steps, first_of_each, is_table, scaled_rewards
+from .findings import (Finding, Told, all_steps, first_of_each, is_table, not_met_yet,
+                                               scaled_rewards)
 from .learning import back_to_default, default_of, price_of_entropy
 from ..meanings import MEANINGS
 
@@ -134,7 +135,7 @@ def is_stuck(out):
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #b81924b9
 def dead_units(evidence):
     "Many units of a hidden layer always give the same, and returns are no better than those of chance"
-    if not no_better(evidence): return None
+    if not no_better(evidence) or not_met_yet(evidence): return None
     seen = each(lambda *columns: np.concatenate(columns), *(rows.obs for rows in all_steps(evidence)))
     obs = to_tensors(seen, evidence.learner.device)       # a unit that is silent in one corner is not dead
     nets = evidence.learner.nets

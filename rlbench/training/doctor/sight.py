@@ -59,6 +59,12 @@ def stands_still(seen): # (n, D)
     still = span <= 1e-9 * span.max()
     return still & (still.all() or not is_one_hot(seen))
 
+# %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #34dc968a
+def quiet_sensors(seen): # (n, D)
+    "(D,) whether a number is always 0, and several others nearly always: what feels a touch, and is seldom touched"
+    rests = (seen == 0).mean(0)
+    return (rests == 1) & (((rests > .5) & (rests < 1)).sum() >= 5)
+
 # %% ../../../nbs/6_training/638_doctor/31_sight.ipynb #c6001a20
 def dead_observation(evidence):
     "All dimensions of an observation stand still, or of many states there is only one"
@@ -67,7 +73,7 @@ def dead_observation(evidence):
     obs = all_rows(evidence, "obs") if blank else None
     alone = [("", obs.reshape(len(obs), -1)[:, :1])] if blank else []
     for name, seen in alone or numbers_seen(evidence):
-        still = np.flatnonzero(stands_still(seen))
+        still = np.flatnonzero(stands_still(seen) & ~quiet_sensors(seen))
         if len(still) < max(1, seen.shape[1] / 2): continue
         if name and not no_better(evidence):
             continue                                      # another part says enough
@@ -149,7 +155,7 @@ def stands_at_ends(seen):
     varied = is_varied(seen)
     at_both = varied & (np.minimum(low, high) > .05) & (low + high > .25)
     if at_both.mean() < .25:
-        at_both &= low + high > .4                        # a few may have walls of their own
+        at_both &= (low + high > .4) & (at_both.mean() > .05)     # a few may have walls of their own, or be touch
     at_one = varied & (np.maximum(low, high) > .3)
     if at_one.mean() < .5: at_one[:] = False
     return np.where(at_both | at_one, low + high, 0)
