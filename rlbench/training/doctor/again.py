@@ -194,6 +194,7 @@ def best_targets(found):
     place = rows.ret[:, None] + rows.disc[:, None] * found.nets.q.atoms
     return (prob * place.clamp(algo.v_min, algo.v_max)).sum(-1)
 
+# %% ../../../nbs/6_training/638_doctor/70_again.ipynb #2f7a9b02
 def right_targets(found):
     "(B,) targets as they should be; None where nobody can say"
     climbing = climbing_targets(found)

@@ -142,6 +142,7 @@ def repeat(learner):
     "Let who has done all that there was to do, do it once more"
     if learner.due == math.inf and not learner.todo: learner.process()
 
+# %% ../../../nbs/6_training/638_doctor/10_evidence.ipynb #338fd615
 def rehearsed(trainer, who,
               steps,   # on its first minibatch
               seconds):# of work until it comes, at most

@@ -56,10 +56,12 @@ def slow_pairs(nets):
     "{slow network: the one that it follows}"
     return {slow: quick for quick, slow in SLOW.items() if quick in nets and slow in nets}
 
+# %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #6555a8af
 def as_vector(parameters):
     "All parameters in one, copied"
     return torch.as_tensor(as_numpy(parameters_to_vector(parameters))).double()
 
+# %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #3dd6479b
 def share_of_way(before, after, goal):
     "(share of the way to its goal that a vector went, length of what it did besides over that of the way)"
     way = goal - before

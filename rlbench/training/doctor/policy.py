@@ -170,7 +170,8 @@ def too_far(evidence):
     why = MEANINGS["kl"].beyond(np.median(kl))
     searched = hasattr(evidence.algo, "line_search_max_iter") and np.median(kl) > 1.5 * evidence.algo.target_kl
     why = "it was to look for a step that stays within target_kl" if searched else why
-    if not why or not (searched or no_better(evidence) or has_fallen(evidence)): return None
+    if not why or not (searched or no_better(evidence) or has_fallen(evidence)):
+        return None
     return Finding(
         "too_far", f"the policy moves by a KL of {np.median(kl):.3g} in an update",
         why,
@@ -282,6 +283,7 @@ def drawn_freely(evidence, times=80):
     rows = (obs[[i % len(obs)]] for i in range(times * int(space.n)))
     return [int(actor.act(row, False)[0][0]) for row in rows]
 
+# %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #5317279a
 @torch.no_grad()
 def noise_apart(evidence):
     "How many times as far as its settings say actions in training lie from those without noise; 1 where there is none"
@@ -290,7 +292,8 @@ def noise_apart(evidence):
     size = getattr(algo, "exploration_noise", 0)
     if not isinstance(algo, Kicked) or not evidence.learner.updates or size < .01:
         return 1.
-    if algo.exploration == "ou": size /= math.sqrt(1 - (1 - algo.ou_theta)**2)    # after a while
+    if algo.exploration == "ou":
+        size /= math.sqrt(1 - (1 - algo.ou_theta)**2)                 # after a while
     calm = as_numpy(algo.act(evidence.learner.nets, to_tensors(rows.obs, evidence.learner.device), None, None)[0])
     box = evidence.spec.action_space
     kick = size * (box.high - box.low) / 2 * np.random.default_rng(0).standard_normal(calm.shape)
@@ -320,6 +323,7 @@ def told_acts(evidence):
     return Told(f"{who} {how} than the policy says, by {abs(apart):.0f} deviations of chance",
                 {"probability of the likeliest action": probs.max(1)})
 
+# %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #c03987c2
 def told_noise(evidence):
     "The same of the noise on actions that are numbers"
     apart = noise_apart(evidence)
