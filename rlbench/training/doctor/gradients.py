@@ -88,7 +88,7 @@ def policy_terms(algo, nets, rows, distance=torch.square): # by which a critic i
         terms.append(Term("the KL", float(nets.price.beta), pi_moved(pi, rows).mean()))
     if not isinstance(algo, GAIL): return dict(all=terms)
     mistaken = softplus(-algo.real(nets, rows.shown)) + softplus(algo.real(nets, rows))
-    return dict(all=terms, judge=[Term("taking its own rows for the expert's, and the reverse", 1., mistaken.mean())])
+    return dict(all=terms, judge=[Term("mistakes of the judge", 1., mistaken.mean())])
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #a2de4b0e
 def above(q, act): # (B, A), (B,)
@@ -144,7 +144,7 @@ def distribution_terms(algo, nets, rows):
         wanted = one_step_earlier(after, rows.ret, rows.disc, nets.q.atoms)
         error = -(wanted * parts_of_action(nets.q.logits(rows.obs), rows.act).log_softmax(-1)).sum(-1)
     weight = rows.get("weight", torch.ones_like(error))
-    return dict(all=[Term("the distance of distributions, as rows are weighted", 1., (weight * error).mean())])
+    return dict(all=[Term("the distance of distributions", 1., (weight * error).mean())])
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #a67802fe
 def climbing_terms(algo, nets, rows, told):

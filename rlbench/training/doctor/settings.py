@@ -177,7 +177,7 @@ def wanted_too(evidence):
     flat = most - size / 2 if space.shape else 1.001 * most       # above it hardly an action is likelier than others
     if usual - 10 * size <= aimed <= flat: return ""
     return Told(f"the entropy that is aimed at is {aimed:.3g}, {usual:.2g} is usual and {most:.2g} the most there is",
-                {"aimed at": aimed, "usual": usual}, {"the most": most})
+                {"target_entropy": aimed, "usual": usual}, {"the most": most})
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #05fc117b
 def strange_entropy(evidence):
