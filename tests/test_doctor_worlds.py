@@ -8,6 +8,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from benchmarks.doctor_fresh import OtherOrderEachTime
 from rlbench import Trainer
 from rlbench.algos import gail, qlearning
 from rlbench.algos.dqn import DQN
@@ -900,19 +901,6 @@ class DeadZone(gym.ActionWrapper):
         return act * (np.abs(act) > .6)
 
 
-class Reordered(gym.Wrapper):
-    "The numbers of an observation stand in another order in each episode"
-
-    def reset(self, **how):
-        obs, info = self.env.reset(**how)
-        self.order = self.unwrapped.np_random.permutation(len(obs))
-        return obs[self.order], info
-
-    def step(self, act):
-        obs, *rest = self.env.step(act)
-        return obs[self.order], *rest
-
-
 class OneSeedForAll(gym.Wrapper):
     def reset(self, *, seed=None, options=None):
         return self.env.reset(seed=7)
@@ -978,7 +966,7 @@ INSIDE = {      # name -> source, algorithm, check, what it says; nothing: the w
     "a dead zone": (over(DeadZone, "HalfCheetah-v5"), "td3", changed_inside, "nothing to do with what was done"),
     "done later": (over(TwoLate, "LunarLander-v3"), "ppo", changed_inside, "2 steps after"),
     "seen later": (queued("Acrobot-v1", seen=2, dims=range(6)), "ppo", changed_inside, "2 steps before"),
-    "in another order": (over(Reordered, "Acrobot-v1"), "ppo", changed_inside, "what is inside"),
+    "in another order": (over(OtherOrderEachTime, "Acrobot-v1"), "ppo", changed_inside, "what is inside"),
     "one seed": (over(OneSeedForAll, "Taxi-v4"), "qlearning", changed_inside, "with the seed 7"),
     "elsewhere": (over(Elsewhere, "Pendulum-v1"), "ppo", changed_inside, "begins elsewhere"),
     "never over": (over(NeverOver, "CartPole-v1"), "ppo", changed_inside, "ends an episode"),

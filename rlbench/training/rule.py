@@ -97,7 +97,7 @@ class Event:
         "What happened, in words"
         if self.kind == "process":
             n = len(self.data)
-            return f"{n:,} row{'s' if n > 1 else ''} processed into targets"
+            return f"{n:,} row{'' if n == 1 else 's'} processed into targets"
         if self.kind == "collect": return self.step_text
         update = f"one update{'' if self.left else ', the last of the iteration'}"
         return f"{self.step_text}; {update}" if self.steps else update
@@ -149,6 +149,7 @@ class RunState(RunNotes):
         self.learners = learners                          # {behaviour: Learner} of those who learn
         self.obs = obs                                    # {behaviour: observations to act on next}
         self.moved = lambda: False                        # whether another thread than ours moves it now
+        self.awaited = lambda: False                      # whether somebody waits for whoever moves it
         self.collecting = True
         self.learning = True
         self.exploring = True

@@ -338,7 +338,7 @@ def test_settings_stay_in_view_at_any_width(lab):
         page.set_viewport_size(dict(width=width, height=900))
         page.wait_for_timeout(300)
         views, side = boxes(page)
-        assert page.evaluate(OUTSIDE) == [] and side["y"] < views["y"] and side["height"] < 400
+        assert page.evaluate(OUTSIDE) == [] and side["y"] < views["y"]      # it stands whole above the cards
         shot(page, f"narrow-{width}")
 
 

@@ -145,15 +145,15 @@ def actor_lines(trainer, name, actor):
 # %% ../../../nbs/8_lab/3_time/11_journal.ipynb #c5a9aaca
 def lines_for(trainer, name, thing):
     "Lines that define a name; where none can, that it has to be defined before"
-    found = []
+    made = []
     try:
-        if isinstance(thing, Actor): found = actor_lines(trainer, name, thing)
-        if isinstance(thing, Ring): found = memory_lines(name, thing)
-    except Exception:
-        pass                              # whatever it is: no script can make it
-    if not found or found[0].startswith("#"):
+        if isinstance(thing, Actor): made = actor_lines(trainer, name, thing)
+        if isinstance(thing, Ring): made = memory_lines(name, thing)
+    except Exception:                     # of somebody's own class: whatever it is, no script can make it
         return [outside_text(name, thing)]
-    return ["from rlbench.core.state import tree_in", *found]
+    if not made or made[0].startswith("#"):
+        return [outside_text(name, thing)]
+    return ["from rlbench.core.state import tree_in", *made]
 
 # %% ../../../nbs/8_lab/3_time/11_journal.ipynb #ec26d384
 def call_text(trainer):

@@ -41,7 +41,7 @@ def how_to_play(way, episodes): # greedy ones
 
 def play_due(found, trainer): # Evaluations
     "Evaluate what is due, until somebody waits for the run's player: that one begins anew with the next step"
-    stop = getattr(trainer, "awaited", None) if found.left > 0 else None
+    stop = trainer.awaited if found.left > 0 else None
     found.left -= 1
     while found.due:
         way = found.due.pop(0)

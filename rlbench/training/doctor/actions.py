@@ -353,7 +353,9 @@ def told_on_the_way(found, begins, own, world):
     "What becomes another matter between a world and the agent, in words"
     if any(steps[-1].term and not out.term for out, steps in found):
         return "the world inside ends an episode, and what comes out is no end, or a limit"
-    out, inside = zip(*(both for both in found if not both[0].over))      # a wrapper may take steps in reset
+    within = [both for both in found if not both[0].over]         # a wrapper may take steps in reset
+    if len(within) < 20: return ""
+    out, inside = zip(*within)
     out = in_one(out)
     whole = np.array([sum(map(itemgetter("rew"), steps)) for steps in inside])
     last = in_one([steps[-1] for steps in inside])
