@@ -4,8 +4,8 @@
 
 Each fault is put into a run of its own; it counts as named if one of the first two findings is the right one. --more
 takes the second set, which was made when the checks for the first one were there, from other kinds of faults, and a
-third, a fourth and a fifth one, of which most were written by somebody who had seen no check, and a sixth and a
-seventh one, of worlds.
+third, a fourth and a fifth one, of which most were written by somebody who had seen no check, a sixth and a
+seventh one, of worlds, and an eighth one, of slips in methods.
 --write keeps the table in benchmarks/results/doctor.md, that of the second set in doctor_more.md.
 """
 import argparse
@@ -17,6 +17,7 @@ import torch
 
 from benchmarks.doctor_cases import FAULTS, HEALTHY
 from benchmarks.doctor_fresh import FRESH_FAULTS, FRESH_HEALTHY
+from benchmarks.doctor_methods import METHOD_FAULTS, METHOD_HEALTHY
 from benchmarks.doctor_more import MORE_FAULTS, MORE_HEALTHY
 from benchmarks.doctor_others import OTHER_FAULTS, OTHER_HEALTHY
 from benchmarks.doctor_small import SMALL_FAULTS, SMALL_HEALTHY
@@ -44,8 +45,9 @@ def main():
     args.add_argument("--more", action="store_true")
     args.add_argument("--write", action="store_true")
     args = args.parse_args()
-    faults = MORE_FAULTS | OTHER_FAULTS | SUM_FAULTS | FRESH_FAULTS | WORLD_FAULTS | SMALL_FAULTS
+    faults = MORE_FAULTS | OTHER_FAULTS | SUM_FAULTS | FRESH_FAULTS | WORLD_FAULTS | SMALL_FAULTS | METHOD_FAULTS
     healthy = MORE_HEALTHY | OTHER_HEALTHY | SUM_HEALTHY | FRESH_HEALTHY | WORLD_HEALTHY | SMALL_HEALTHY
+    healthy |= METHOD_HEALTHY
     faults, healthy = (faults, healthy) if args.more else (FAULTS, HEALTHY)
     name_of_page = "doctor_more.md" if args.more else "doctor.md"
     torch.set_num_threads(1)

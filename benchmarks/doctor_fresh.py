@@ -93,9 +93,9 @@ class FinedForEntropy(SAC):
 class WrongHeat(SAC):
     "The temperature goes the other way"
 
-    def actor_losses(self, nets, worth, ent):
-        for group, loss, parts in super().actor_losses(nets, worth, ent):
-            yield group, -loss if group == "temperature" else loss, parts
+    def price_losses(self, nets, ent, wanted=None):
+        for group, loss, parts in super().price_losses(nets, ent, wanted):
+            yield group, -loss, parts
 
 
 class Descends(TD3):

@@ -173,9 +173,9 @@ class Empties(RecurrentPPO):
 class PriceFalls(SAC):
     "Asks for less entropy where there is too little"
 
-    def actor_losses(self, nets, worth, ent):
-        for group, loss, parts in super().actor_losses(nets, worth, ent):
-            yield group, -loss if group == "temperature" else loss, parts
+    def price_losses(self, nets, ent, wanted=None):
+        for group, loss, parts in super().price_losses(nets, ent, wanted):
+            yield group, -loss, parts
 
 
 def without_ball():

@@ -13,6 +13,7 @@ import torch
 import rlbench
 from benchmarks.doctor_cases import FAULTS, HEALTHY
 from benchmarks.doctor_fresh import FRESH_FAULTS, FRESH_HEALTHY
+from benchmarks.doctor_methods import METHOD_FAULTS, METHOD_HEALTHY
 from benchmarks.doctor_more import MORE_FAULTS, MORE_HEALTHY
 from benchmarks.doctor_others import OTHER_FAULTS, OTHER_HEALTHY
 from benchmarks.doctor_sums import SUM_FAULTS, SUM_HEALTHY
@@ -161,6 +162,30 @@ def test_a_fault_of_the_sixth_set_is_named(name):
 @pytest.mark.parametrize("name", some(WORLD_HEALTHY))
 def test_nothing_is_found_in_healthy_runs_of_the_sixth_set(name):
     assert WORLD_HEALTHY[name].make().diagnose() == []
+
+
+QUICK_METHODS = ["trpo: five times as far", "dqn: no weights for what is drawn often", "c51: the reward is discounted",
+                 "sac: more entropy than there is", "td3: a tenth of the noise", "sarsa: three steps in full",
+                 "r2d2: twice what is carried", "value iteration: the mean", "qlearning: never the last by chance",
+                 "bc: makes it unlikely", "discrete cql: where it is", "own actor: entropy costs"]
+
+
+def long_but(faults, quick):
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.long) for name in faults]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", long_but(METHOD_FAULTS, QUICK_METHODS))
+def test_a_fault_of_the_eighth_set_is_named(name):
+    case = METHOD_FAULTS[name]
+    found = looked_at(case)
+    assert set(found.names[:2]) & set(case.named) and not found.failed
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", long_but(METHOD_HEALTHY, ["own values", "own actor", "iql, finished"]))
+def test_nothing_is_found_in_healthy_runs_of_the_eighth_set(name):
+    assert METHOD_HEALTHY[name].make().diagnose() == []
 
 
 @pytest.mark.filterwarnings("ignore")

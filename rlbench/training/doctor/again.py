@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch.nn.functional import softplus
 
-from ...algos.c51 import DistributionalQ
-from ...algos.dqn import DQN
+from ...algos.c51 import C51, parts_of_action
+from ...algos.dqn import ComparedQ, valued
 from ...algos.gail import GAIL
 from ...algos.monte_carlo import MonteCarlo
 from ...algos.ppo import Rollouts
@@ -23,9 +23,10 @@ from ...algos.pqn import PQN
 from ...algos.reinforce import REINFORCE
 from ...algos.sac import SoftActorCritic, bootstrapped
 from ...algos.soft_critics import lowest
+from ...algos.td import of_action
 from ...algos.td3 import Deterministic
 from ...core.batch import Batch, as_numpy, each
-from ...policies.exploration import jitter
+from ...policies.exploration import allowed, jitter
 from .evidence import Patience, Rehearsal
 from .findings import Finding
 from ..learner import NotFinite
@@ -165,7 +166,7 @@ def climbing_targets(found):
     algo = found.learner.algo
     nets = found.nets
     rows = found.batch
-    plain = {"rew", "term", "next_obs", "next_noise"} <= rows.keys() and "picks" not in rows and not algo.offline
+    plain = {"rew", "term", "next_obs", "next_noise"} <= rows.keys() and "picks" not in rows
     if not plain or not isinstance(algo, (SoftActorCritic, Deterministic)) or "target" not in nets:
         return None
     if "temperature" in nets:
@@ -179,11 +180,21 @@ def climbing_targets(found):
 
 # %% ../../../nbs/6_training/638_doctor/70_again.ipynb #5eef9de1
 def best_targets(found):
-    "(B,) targets of a critic whose best action counts; None where it is not of one number, or looks elsewhere"
+    "(B,) targets, or their means, of a critic whose best action counts; None where it looks elsewhere"
     algo = found.learner.algo
-    plain = isinstance(algo, DQN) and not isinstance(algo, DistributionalQ) and {"ret", "disc"} <= found.batch.keys()
-    return DQN.target(algo, found.nets, found.batch) if plain else None
+    rows = found.batch
+    if not isinstance(algo, ComparedQ) or not {"ret", "disc"} <= rows.keys() or "tau" in rows:
+        return None
+    chooser, noise = (found.nets.q, "noise") if algo.double else (found.nets.target, "next_noise")
+    best = allowed(valued(chooser, rows.next_obs, rows.get(noise)), rows.next_obs).argmax(-1)
+    if not isinstance(algo, C51):
+        said = valued(found.nets.target, rows.next_obs, rows.get("next_noise"))
+        return rows.ret + rows.disc * of_action(said, best)
+    prob = parts_of_action(found.nets.target.logits(rows.next_obs, rows.get("next_noise")), best).softmax(-1)
+    place = rows.ret[:, None] + rows.disc[:, None] * found.nets.q.atoms
+    return (prob * place.clamp(algo.v_min, algo.v_max)).sum(-1)
 
+# %% ../../../nbs/6_training/638_doctor/70_again.ipynb #2f7a9b02
 def right_targets(found):
     "(B,) targets as they should be; None where nobody can say"
     climbing = climbing_targets(found)

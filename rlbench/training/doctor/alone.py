@@ -19,12 +19,12 @@ def loss_of(algo, nets, rows):
     "The sum of the losses of all groups on some rows"
     return sum(float(as_numpy(loss)) for _, loss, *_ in algo.losses(nets, rows))
 
-def by_row(found): # Rehearsal
+def by_row(found, given=False): # Rehearsal; whether the memory may be a given one
     "Whether an algorithm learns from single rows of a memory, by a loss that is a mean over them"
     algo = found.learner.algo
     rows = found.batch
     by_rows = not (hasattr(algo, "norm_share") or getattr(algo, "dropout", 0))
-    replays = algo.replays and not (algo.update or algo.offline or algo.imitates)
+    replays = algo.replays and not (algo.update or algo.offline or algo.imitates) or given and algo.offline
     if not (by_rows and replays) or not {"term", "obs", "next_obs"} <= rows.keys() or rows.term.ndim != 1:
         return False
     single = all(len(column) == len(rows.term) for _, column in columns(rows))
@@ -67,7 +67,7 @@ def seen_otherwise(rows, ended): # (B,) bool
 def sees_past_end(evidence):
     "A loss changes with what is seen after the task has ended"
     found = evidence.rehearsal
-    if not found or not by_row(found): return None
+    if not found or not by_row(found, given=True): return None
     algo = found.learner.algo
     rows = found.batch
     ended = rows.disc == 0 if "disc" in rows else rows.term.bool()

@@ -44,7 +44,7 @@ def draws_numbers(evidence):
     "Whether a policy draws actions of a few numbers, each time anew"
     space = evidence.spec.action_space
     nets = evidence.learner.nets
-    plain = isinstance(space, gym.spaces.Box) and math.prod(space.shape) <= 6 and "policy" in nets
+    plain = isinstance(space, gym.spaces.Box) and math.prod(space.shape) <= 3 and "policy" in nets
     fresh = "carry" not in evidence.exploring and getattr(evidence.algo, "distribution", "") != "gsde"
     return plain and fresh and isinstance(nets.policy.head.noise, Noise)
 

@@ -16,7 +16,7 @@ from ...algos.algorithm import algorithms
 from ...core.batch import columns
 from ...core.state import Streams, told_state
 from .again import pay_anything
-from .evidence import Patience, no_better
+from .evidence import Patience, no_better, repeat
 from .findings import Finding, Told
 from ..learner import NotFinite
 
@@ -142,6 +142,7 @@ def copies(evidence, parent):
         run.streaming = []
     learner = runs[1].learners[evidence.who]
     learner.adopt(as_parent(learner.settings, parent))
+    for run in runs: repeat(run.learners[evidence.who])
     return runs
 
 # %% ../../../nbs/6_training/638_doctor/74_derived.ipynb #81f85984

@@ -12,11 +12,16 @@ from typing import NamedTuple
 
 import torch
 from torch.autograd import grad
-from torch.nn.functional import smooth_l1_loss
+from torch.nn.functional import smooth_l1_loss, softplus
 
+from ...algos.awr import AWR
+from ...algos.bc import BC
 from ...algos.c51 import C51, one_step_earlier, parts_of_action
+from ...algos.cql import CQL, DiscreteCQL, box_gap
 from ...algos.dqn import ComparedQ, ReplayedQ
-from ...algos.ppo import RolloutSettings, Rollouts
+from ...algos.gail import GAIL
+from ...algos.iql import IQL
+from ...algos.ppo import Rollouts
 from ...algos.pqn import PQN
 from ...algos.quantiles import QRDQN
 from ...algos.reinforce import REINFORCE
@@ -28,6 +33,7 @@ from ...buffers.off_policy import quantile_huber
 from ...core.batch import as_numpy
 from ...policies.heads import midpoints
 from .findings import Finding, Told, reward_unit, reward_worth
+from .policy import policy_in
 from .updates import reads_plainly, wanted_in
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #5ca3fecd
@@ -75,12 +81,19 @@ def policy_terms(algo, nets, rows, distance=torch.square): # by which a critic i
     if set(algo.groups(nets)) == {"value"}: return dict(value=critic)
     adv = rows.adv
     if isinstance(algo, Rollouts) and algo.normalize_over == "minibatch":
-        adv = RolloutSettings.scaled(algo, adv, worth)
+        adv = (adv - adv.mean()) / (adv.std() + 1e-8) if algo.normalize_advantage and len(adv) > 1 else adv * worth
     gain = gain_of(algo, pi.logp(rows.act), rows, adv)
     terms = [Term("advantages", 1., -gain), Term("entropy", algo.ent_coef, -pi.entropy().mean()), *critic]
     if "price" in nets:
         terms.append(Term("the KL", float(nets.price.beta), pi_moved(pi, rows).mean()))
-    return dict(all=terms)
+    if not isinstance(algo, GAIL): return dict(all=terms)
+    mistaken = softplus(-algo.real(nets, rows.shown)) + softplus(algo.real(nets, rows))
+    return dict(all=terms, judge=[Term("mistakes of the judge", 1., mistaken.mean())])
+
+# %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #a2de4b0e
+def above(q, act): # (B, A), (B,)
+    "How far all actions together lie above the ones that were taken"
+    return (q.logsumexp(-1) - of_action(q, act)).mean()
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #946af9db
 def value_terms(algo, nets, rows, told):
@@ -90,7 +103,28 @@ def value_terms(algo, nets, rows, told):
         return dict(all=[Term("the error", .5, (rows.ret - q).square().mean())])
     error = smooth_l1_loss(q, told.target.detach(), reduction="none")
     weight = rows.get("weight", torch.ones_like(error))
-    return dict(all=[Term("the error, as rows are weighted", 1., (weight * error).mean())])
+    terms = [Term("the error, as rows are weighted", 1., (weight * error).mean())]
+    if isinstance(algo, DiscreteCQL):
+        terms.append(Term("what lies above actions of the data", algo.cql_alpha, above(nets.q(rows.obs), rows.act)))
+    return dict(all=terms)
+
+# %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #f872d70f
+def cloning_terms(algo, nets, rows, told):
+    "{group: [Term, …]} where actions of given data become likely"
+    pi = nets.policy(rows.obs)
+    weight = rows.get("weight", told.get("weight", 1.))
+    terms = [Term("actions of the data", 1., -(weight * pi.logp(rows.act)).mean()),
+             Term("entropy", algo.ent_coef, -pi.entropy().mean())]
+    if isinstance(algo, AWR):
+        error = algo.values(nets, rows.obs) - rows.ret
+        terms.append(Term("the error of the values", algo.vf_coef, error.square().mean()))
+    if not isinstance(algo, IQL): return dict(all=terms)
+    adv = nets.target(rows.obs, rows.act).amin(-1).detach() - algo.values(nets, rows.obs)
+    tilt = torch.where(adv < 0, 1 - algo.expectile, algo.expectile)
+    next_val = algo.values(nets, rows.next_obs).detach().masked_fill(rows.term.bool(), 0)
+    error = (rows.rew + algo.gamma * next_val)[:, None] - nets.critic(rows.obs, rows.act)
+    return dict(policy=terms, value=[Term("errors tilted by the expectile", 1., (tilt * adv.square()).mean())],
+                critic=[Term("the error of the critics", .5, error.square().sum(-1).mean())])
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #6a9d6c74
 def distance_of_quantiles(algo, nets, rows, after): # after (B, K)
@@ -110,7 +144,7 @@ def distribution_terms(algo, nets, rows):
         wanted = one_step_earlier(after, rows.ret, rows.disc, nets.q.atoms)
         error = -(wanted * parts_of_action(nets.q.logits(rows.obs), rows.act).log_softmax(-1)).sum(-1)
     weight = rows.get("weight", torch.ones_like(error))
-    return dict(all=[Term("the distance of distributions, as rows are weighted", 1., (weight * error).mean())])
+    return dict(all=[Term("the distance of distributions", 1., (weight * error).mean())])
 
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #a67802fe
 def climbing_terms(algo, nets, rows, told):
@@ -118,6 +152,9 @@ def climbing_terms(algo, nets, rows, told):
     q = nets.critic(rows.obs, rows.act)
     error = (told.target.detach()[:, None] - q).square().sum(-1).mean()
     terms = dict(critic=[Term("the error of the critics", .5, error)])
+    if isinstance(algo, CQL):
+        gap = box_gap(nets, rows).sum(-1).mean()
+        terms["critic"].append(Term("what lies above actions of the data", algo.cql_alpha, gap))
     if "temperature" not in nets:
         val = nets.critic(rows.obs, nets.policy(rows.obs).mode(), heads=1)[:, 0]
         return terms | dict(policy=[Term("the value", 1., -val.mean())])
@@ -133,14 +170,17 @@ def terms_of(found, nets, distance=torch.square):
     "{group: [Term, …]} of the loss of a minibatch; nothing where an algorithm does not say what it is"
     algo = found.learner.algo
     rows = found.batch
+    if isinstance(algo, BC):
+        return cloning_terms(algo, nets, rows, found.before)
     follows = isinstance(algo, (Rollouts, REINFORCE)) and "adv" in rows
     if follows: return policy_terms(algo, nets, rows, distance)
     q = found.before.get("q")
-    plain = q is not None and not algo.offline and not algo.imitates and reads_plainly(found)
+    given = (algo.offline or algo.imitates) and not isinstance(algo, (CQL, DiscreteCQL))
+    plain = q is not None and not given and reads_plainly(found)
     if not plain: return {}
     if isinstance(algo, (QRDQN, C51)):
         return distribution_terms(algo, nets, rows)
-    compares = isinstance(algo, ReplayedQ) and isinstance(algo, ComparedQ)
+    compares = isinstance(algo, (ReplayedQ, DiscreteCQL)) and isinstance(algo, ComparedQ)
     if isinstance(algo, PQN) or compares and q.shape == found.before.target.shape:
         return value_terms(algo, nets, rows, found.before)
     climbs = isinstance(algo, Climbing) and isinstance(algo, (SoftActorCritic, Deterministic))
@@ -196,6 +236,22 @@ def told_gradients(found, nets, distance=torch.square):
         if wrong: return wrong
     return ""
 
+# %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #fb9faef5
+def fined_entropy(found, nets):
+    "What an algorithm of one's own takes for entropy instead of paying for it, in words; nothing where it does not"
+    told = found.before
+    policy = policy_in(nets)
+    known = found.learner.algo.update or terms_of(found, nets) or not {"logp", "adv", "ent"} <= told.keys()
+    if known or policy is None or told.adv.shape != told.logp.shape: return ""
+    pi = policy(found.batch.obs)
+    logp = pi.logp(found.batch.act)
+    parts = -(logp * told.adv).mean(), -logp.mean(), -pi.entropy().mean()
+    weights = [*policy.parameters()]
+    loss = sum(loss for _, loss, *_ in found.learner.algo.losses(nets, found.batch))
+    (adv, _, ent), left = how_often(flat_gradient(loss, weights), [flat_gradient(one, weights) for one in parts])
+    if left > .02 or adv <= 0 or ent > -.001: return ""
+    return Told(f"entropy: {ent:.3g} times, and it should be 0 or more", {"entropy, times": ent}, {"none": 0.})
+
 # %% ../../../nbs/6_training/638_doctor/71_gradients.ipynb #d4737dfe
 @torch.enable_grad()
 def other_gradient(evidence):
@@ -205,8 +261,10 @@ def other_gradient(evidence):
     moved = found and hasattr(evidence.algo, "clip_range") and not evidence.algo.clip_range_vf
     if moved:
         told = told or told_gradients(found, found.learner.nets)      # where the clip range counts
-    if not told or not told_gradients(found, found.nets, huber):
+    if told and not told_gradients(found, found.nets, huber):
         return None                                       # a critic may be judged by that as well
+    told = told or found and fined_entropy(found, found.nets)
+    if not told: return None
     return Finding(
         "other_gradient", f"in the gradient of the loss there is {told}",
         "weights are moved for something else than the settings say, or the other way",

@@ -32,11 +32,14 @@ class Watched:
     climbed: list = field(default_factory=list)     # [(cosine of a step with its gradient, length over told), …]
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #79ea0e49
-def what_happened(obs, event, who):
-    "A row of one behaviour as the environment tells it"
+def what_happened(obs, carry, event, who):
+    "A row of one behaviour as the environment tells it, and what was carried into it"
     step = event.steps[who]
-    return Batch(obs=obs, act=event.rows[who].act, rew=step.rew, term=step.term, trunc=step.trunc,
-                 next_obs=step.next_obs)[step.valid]
+    row = Batch(obs=obs, act=event.rows[who].act, rew=step.rew, term=step.term, trunc=step.trunc,
+                next_obs=step.next_obs)
+    if "carry" in event.rows[who] and carry is not None:
+        row.carry = carry
+    return row[step.valid]
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #998e3a5c
 def kept_rightly(memory, row, index):
@@ -53,10 +56,12 @@ def slow_pairs(nets):
     "{slow network: the one that it follows}"
     return {slow: quick for quick, slow in SLOW.items() if quick in nets and slow in nets}
 
+# %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #6555a8af
 def as_vector(parameters):
     "All parameters in one, copied"
     return torch.as_tensor(as_numpy(parameters_to_vector(parameters))).double()
 
+# %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #3dd6479b
 def share_of_way(before, after, goal):
     "(share of the way to its goal that a vector went, length of what it did besides over that of the way)"
     way = goal - before
@@ -93,16 +98,21 @@ def watch_copy(trainer, who, events, seconds):
         pairs = slow_pairs(learner.nets)
         found.followed = {slow: [] for slow in pairs}
         stored = []
+        first = False
         for _ in range(events):
             obs = twin.obs[who].copy()
+            carry = learner.actor.carry
+            if carry is not None:
+                carry = as_numpy(carry) * ~np.reshape(first, (-1, 1))     # an episode begins with none
             before = {slow: as_vector(learner.nets[slow].parameters()) for slow in pairs} if learner.todo else {}
             groups = learner.groups if learner.todo else {}
             starts = {name: as_vector(groups[name].parameters) for name in groups}
             event = twin.advance()
             if event is None or patience.over: break
+            if event.kind == "collect": first = event.steps[who].first
             if event.kind == "collect" and not learner.given and event.steps[who].valid.any():
                 index = learner.memory.aged(0, np.flatnonzero(event.steps[who].valid))
-                stored.append((what_happened(obs, event, who), index))
+                stored.append((what_happened(obs, carry, event, who), index))
                 found.kept.append(kept_rightly(learner.memory, *stored[-1]))
             if starts: found.climbed += steps_taken_up(learner, starts)
             for slow, then in before.items():
@@ -126,17 +136,17 @@ def other_memory(evidence):
     "The memory does not hold what happened"
     found = seen_for_a_while(evidence)
     if not found or len(found.kept) < 5: return None
-    names = found.kept[0]
-    kept = np.array([list(one.values()) for one in found.kept])
-    wrong = dict(zip(names, 1 - kept.mean(0)))
-    wrong = {name: share for name, share in wrong.items() if share}
+    wrong = {}
+    for name in found.kept[-1]:
+        kept = [one[name] for one in found.kept if name in one]
+        if not all(kept): wrong[name] = 1 - sum(kept) / len(kept)
     if not wrong: return None
     told = ", ".join(f"{name} in {share:.0%} of the steps" for name, share in wrong.items())
     return Finding(
         "other_memory", f"the memory does not hold what happened: {told}",
         "what is learned from never took place",
         "look at how rows are stored: before or after the step, of which environment, the action that was taken, the "
-        "final observation where an episode ended",
+        "final observation where an episode ended; what is carried begins at 0 in each episode",
         weight=1., changes={}, numbers={f"{name}, share that is wrong": share for name, share in wrong.items()})
 
 # %% ../../../nbs/6_training/638_doctor/73_keeping.ipynb #431b0eef
@@ -150,6 +160,8 @@ def wrong_way(algo, ways): # [(share, left over), …] of updates
     went = np.abs(share) > 1e-3 * tau
     astray = left > .05 + .1 * np.abs(share)
     if astray.mean() > .25: return "went elsewhere"
+    if not any(hasattr(algo, name) for name in ("tau", "target_update_interval")):
+        return ""                      # its author alone knows when it is to move
     if went.any() and abs(np.median(share[went]) / tau - 1) > .1:
         return f"went {np.median(share[went]):.3g} of the way at a time, and tau is {tau:g}"
     if went.sum() > len(ways) / every + 1:

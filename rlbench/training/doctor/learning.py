@@ -88,7 +88,7 @@ def untouched_weights(evidence):
     "Parts of the networks are what they were at the start"
     if not evidence.rehearsal or at_first_rollout(evidence.learner): return None
     updates = evidence.learner.updates
-    every = getattr(evidence.algo, "target_update_interval", 1)
+    every = getattr(evidence.algo, "target_update_interval", 1 if hasattr(evidence.algo, "tau") else 1000)
     then = dict(evidence.rehearsal.start.named_parameters())
     now = {name: weight for name, weight in evidence.learner.nets.named_parameters() if weight.ndim > 1}
     due = [name for name in now if name in then and has_learned(name, updates, every)]

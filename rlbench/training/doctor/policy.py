@@ -9,19 +9,22 @@ __all__ = ['FALLEN_BACK', 'POLICY_CHECKS', 'settled_early', 'same_everywhere', '
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #6105d3f6
 import math
+from dataclasses import replace
 
 import gymnasium as gym
 import numpy as np
 import torch
 from torch import nn
 
+from ...algos.td3 import Kicked
 from ...core.batch import as_numpy, columns, each
 from ...core.schedules import Schedule
 from ...policies.exploration import Exploring
 from ...policies.networks import Perceptron
 from ..actor import to_tensors
 from .evidence import episodes_of, last_returns, no_better
-from .findings import Finding, all_steps, first_of_each, is_table, not_met_yet, scaled_rewards
+from .findings import (Finding, Told, all_steps, first_of_each, is_table, not_met_yet,
+                                               scaled_rewards)
 from .learning import back_to_default, default_of, price_of_entropy
 from ..meanings import MEANINGS
 
@@ -165,7 +168,10 @@ def too_far(evidence):
     kl = evidence.metric("kl")[-5:]
     if not len(kl) or not evidence.algo.on_policy: return None
     why = MEANINGS["kl"].beyond(np.median(kl))
-    if not why or not (no_better(evidence) or has_fallen(evidence)): return None
+    searched = hasattr(evidence.algo, "line_search_max_iter") and np.median(kl) > 1.5 * evidence.algo.target_kl
+    why = "it was to look for a step that stays within target_kl" if searched else why
+    if not why or not (searched or no_better(evidence) or has_fallen(evidence)):
+        return None
     return Finding(
         "too_far", f"the policy moves by a KL of {np.median(kl):.3g} in an update",
         why,
@@ -263,30 +269,80 @@ def oddest_action(probs, act):
     most = int(np.abs(away).argmax())
     return most, float(away[most])
 
-# %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #aab790ea
-def acts_otherwise(evidence):
-    "Actions in training are not drawn with the probabilities that the run says"
+# %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #f1cc5998
+@torch.no_grad()
+def drawn_freely(evidence, times=80):
+    "Actions (n,) from 0 up, about so many of each, at epsilon = 1; none where a run explores in another way"
+    algo = evidence.algo
+    obs = evidence.exploring.obs
+    space = evidence.spec.action_space
+    if not hasattr(algo, "epsilon") or algo.exploration != "epsilon" or isinstance(obs, dict) or space.n > 20:
+        return []
+    actor = evidence.learner.actor.twin(np.random.default_rng(0))
+    actor.algo = replace(algo, epsilon=1.)
+    rows = (obs[[i % len(obs)]] for i in range(times * int(space.n)))
+    return [int(actor.act(row, False)[0][0]) for row in rows]
+
+# %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #5317279a
+@torch.no_grad()
+def noise_apart(evidence):
+    "How many times as far as its settings say actions in training lie from those without noise; 1 where there is none"
+    algo = evidence.algo
+    rows = evidence.exploring
+    size = getattr(algo, "exploration_noise", 0)
+    if not isinstance(algo, Kicked) or not evidence.learner.updates or size < .01:
+        return 1.
+    if algo.exploration == "ou":
+        size /= math.sqrt(1 - (1 - algo.ou_theta)**2)                 # after a while
+    calm = as_numpy(algo.act(evidence.learner.nets, to_tensors(rows.obs, evidence.learner.device), None, None)[0])
+    box = evidence.spec.action_space
+    kick = size * (box.high - box.low) / 2 * np.random.default_rng(0).standard_normal(calm.shape)
+    wanted = np.abs(np.clip(calm + kick, box.low, box.high) - calm).mean()
+    return float(np.abs(rows.act - calm).mean() / wanted)
+
+# %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #b3386f9f
+def told_acts(evidence):
+    "Which of several actions are not as likely as a run says, in words; nothing where all are"
     rows = evidence.exploring
     space = evidence.spec.action_space
     several = isinstance(space, gym.spaces.Discrete) and len(rows.rew) >= 200
     probs = told_chances(evidence, rows.obs) if several else None
     if probs is None or probs.shape != (len(rows.rew), space.n):
-        return None
+        return ""
     apart = likelier_than_told(probs, rows.act - space.start)
     who = "the likeliest actions are"
-    if abs(apart) < 8:
-        oddest, apart = oddest_action(probs, rows.act - space.start)
-        who = f"action {oddest + space.start} is"
-    if abs(apart) < 8: return None
-    why = "one action is taken nearly always, so nothing else is ever tried" if apart > 0 else (
-        "something else chooses the actions, so what is learned about the policy is never seen at work")
+    free = drawn_freely(evidence)
+    alike = np.full((len(free), int(space.n)), 1 / space.n)
+    for what, *drawn in ("", probs, rows.act - space.start), ("with epsilon = 1 ", alike, free):
+        if abs(apart) >= 8 or not len(drawn[1]):
+            break
+        oddest, apart = oddest_action(*drawn)
+        who = f"{what}action {oddest + space.start} is"
+    if abs(apart) < 8: return ""
     how = "more often taken" if apart > 0 else "more seldom taken"
+    return Told(f"{who} {how} than the policy says, by {abs(apart):.0f} deviations of chance",
+                {"probability of the likeliest action": probs.max(1)})
+
+# %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #c03987c2
+def told_noise(evidence):
+    "The same of the noise on actions that are numbers"
+    apart = noise_apart(evidence)
+    if .35 < apart < 1.7 or apart < .01:                  # of none at all another check tells
+        return ""
+    return Told(f"noise moves actions {apart:.2g} times as far as the settings say",
+                {"noise, over what is set": apart}, {"right": 1.})
+
+# %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #aab790ea
+def acts_otherwise(evidence):
+    "Actions in training are not drawn as the run says"
+    told = told_acts(evidence) or told_noise(evidence)
+    if not told: return None
     return Finding(
-        "acts_otherwise", f"in training {who} {how} than the policy says, by {abs(apart):.0f} deviations of chance",
-        why,
+        "acts_otherwise", f"in training {told}",
+        "something is tried nearly always, or never, so what is learned does not show in what is done",
         "look at act: is the noise used, is epsilon asked for in the right sense, does chance decide between actions "
         "of equal value, is the action changed after that",
-        weight=.9, changes={}, numbers={"probability of the likeliest action": probs.max(1)})
+        weight=.9, changes={}, **told.shown)
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #1af1996c
 @torch.no_grad()
@@ -387,7 +443,7 @@ def empty_memory(evidence):
         "empty_memory", f"what is carried from step to step was the same in all {len(rows.rew):,} steps",
         "a policy with a memory that is emptied in every step sees no more than one without",
         "does act give back what it carries on, and is it emptied at the beginning of an episode only",
-        weight=.9, changes={}, numbers={"what is carried, number 0": first_of_each(rows.carry)})
+        weight=1.02, changes={}, numbers={"what is carried, number 0": first_of_each(rows.carry)})
 
 # %% ../../../nbs/6_training/638_doctor/50_policy.ipynb #58a8d62d
 def share_at_bounds(act,  # (n, ...)

@@ -185,7 +185,7 @@ def told_priorities(learner):
         return ""
     p = learner.own["priorities"].asked(as_numpy(index))
     together = max(alike_in_logs(p, np.abs(one)) for one in errors)
-    if together >= .3: return ""
+    if together >= .8: return ""
     return Told(f"priorities of the last rows correlate by {together:.2f} with their errors",
                 {"priority": p, "size of the error": np.abs(errors[0])})
 
@@ -193,6 +193,8 @@ def told_priorities(learner):
 def told_weights(found):
     "The same of the weights of rows that were drawn"
     weight = found.data.get("weight") if found else None
+    if found and weight is None and getattr(found.learner.algo, "prioritized_replay_beta", 0):
+        return Told("what is drawn by priorities has no weights", {"rows with a weight": 0})
     if weight is None or weight.shape != found.data.index.shape or "carry" in found.data:
         return ""                                         # a stretch has one weight, and rows their own priorities
     weight = as_numpy(weight)

@@ -14,10 +14,12 @@ from typing import NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from ...algos.sac import wanted_entropies
+from ...core.batch import Batch
 from ...core.schedules import Schedule
+from ..actor import to_tensors
 from .findings import Finding, Told, all_rows, seen_whole
 from .learning import back_to_default, default_of
+from .updates import wanted_in
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #6ebac9f4
 class Usual(NamedTuple):
@@ -165,14 +167,17 @@ def wanted_too(evidence):
     if not hasattr(algo, "target_entropy") or not one: return ""
     if algo.ent_coef == 0:
         return Told("the price of entropy, ent_coef, is 0", {"ent_coef": 0.})
-    if algo.target_entropy is None or algo.ent_coef is not None: return ""
-    usual, = wanted_entropies(space, .5, None)
-    size = math.prod(space.shape) if space.shape else usual       # of the usual range, above it and below
-    most = usual + size * (1 + math.log(2) if space.shape else 1)
-    flat = most - size / 2 if space.shape else most               # above it hardly an action is likelier than others
-    if usual - 10 * size <= algo.target_entropy <= flat: return ""
-    return Told(f"target_entropy is {algo.target_entropy:g}, {usual:.2g} is usual and {most:.2g} the most there is",
-                {"target_entropy": algo.target_entropy, "usual": usual}, {"the most": most})
+    nets = evidence.learner.nets
+    if algo.ent_coef is not None or "temperature" not in nets: return ""
+    rows = Batch(obs=to_tensors(evidence.exploring.obs, evidence.learner.device))
+    aimed = float(wanted_in(algo, nets, rows).mean())
+    size = math.prod(space.shape) if space.shape else math.log(space.n) / 2    # of the usual range
+    most = float(np.log(space.high - space.low).sum()) if space.shape else 2 * size
+    usual = most - size * (1 + math.log(2) if space.shape else 1)
+    flat = most - size / 2 if space.shape else 1.001 * most       # above it hardly an action is likelier than others
+    if usual - 10 * size <= aimed <= flat: return ""
+    return Told(f"the entropy that is aimed at is {aimed:.3g}, {usual:.2g} is usual and {most:.2g} the most there is",
+                {"target_entropy": aimed, "usual": usual}, {"the most": most})
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #05fc117b
 def strange_entropy(evidence):
@@ -183,7 +188,7 @@ def strange_entropy(evidence):
     return Finding(
         "strange_entropy", told,
         "what a policy is paid for trying things out grows until nothing else counts, or is nothing",
-        f"go back to {', '.join(f'{name}={value!r}' for name, value in changes.items())}",
+        f"go back to {', '.join(f'{name}={value!r}' for name, value in changes.items()) or 'the usual entropy'}",
         weight=.7, changes=changes, **told.shown)
 
 # %% ../../../nbs/6_training/638_doctor/61_settings.ipynb #8e71cfd6
