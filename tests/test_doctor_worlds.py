@@ -1081,6 +1081,7 @@ SETTLED = {     # name -> source, algorithm, settings, steps, check, what it say
     "dead by the same pay": ("MountainCar-v0", "dqn", {}, 10_000, dead_units, ""),
     "a limit, learned": (ended_at("Taxi-v4", 20), "qlearning", {}, 8000, limit_as_end, "exactly 20 steps"),
     "a limit, ran": (ended_at("HalfCheetah-v5", 100), "ppo", {}, 4000, limit_as_end, "exactly 100 steps"),
+    "the world's own limit": (ended_at("CartPole-v1", 500), "ppo", {}, 50_000, limit_as_end, "exactly 500 steps"),
     "a fortieth of the limit": (limited("LunarLander-v3", 25), "ppo", {}, 100, hasty_limit, "cut at step 25"),
     "a fifth of the limit": (limited("LunarLander-v3", 200), "ppo", {}, 100, hasty_limit, ""),
     "a rate of 0": ("Taxi-v4", "qlearning", dict(lr=0.), 100, strange_rate, "lr is 0"),

@@ -6,7 +6,8 @@
 __all__ = ['HARDLY_BEGUN', 'UNMET', 'LARGE', 'SMALL', 'BY_DESIGN', 'TASK_CHECKS', 'Finding', 'only_fines', 'not_met_yet',
            'fines_alone', 'advice_for_same', 'same_reward', 'rare_reward', 'large_rewards', 'small_rewards', 'is_table',
            'ages', 'reaches', 'pile_at', 'freely_paid', 'stands_at_wall', 'clipped_reward', 'shown_by', 'acts_shown',
-           'idle_actions', 'shows_time', 'limit_as_end', 'end_as_limit', 'pays_for_ending', 'farmed_reward']
+           'idle_actions', 'shows_time', 'registered_limit', 'limit_as_end', 'end_as_limit', 'pays_for_ending',
+           'farmed_reward']
 
 # %% ../../../nbs/6_training/638_doctor/20_findings.ipynb #835deb31
 import html
@@ -441,6 +442,12 @@ def shows_time(rows):
     told = made @ np.linalg.lstsq(made[first], age[first], rcond=1e-6)[0]
     return bool(np.ptp(age) and (told - age)[~first].var() < .1 * age.var())
 
+def registered_limit(evidence):
+    "The limit of steps with which a world is registered; 0 where there is none"
+    spec = getattr(evidence.trainer.env.single, "spec", None)
+    known = gym.registry.get(spec.id) if spec else None
+    return getattr(known, "max_episode_steps", None) or 0
+
 BY_DESIGN = 20  # steps: an end after as many or more, to the step, is hardly a part of the task
 
 def limit_as_end(evidence):
@@ -454,7 +461,8 @@ def limit_as_end(evidence):
     if at_limit.sum() < 3 or longest < 5 or (~term).any(): return None
     by_chance = episodes_of(evidence.chance)              # a policy may have learned to be earlier
     share = max(at_limit.mean(), (by_chance.length == longest).mean() if len(by_chance.length) >= 3 else 0)
-    if len(np.unique(length)) > 1 and share < .3: return None
+    known = longest == registered_limit(evidence)         # where the world itself would only cut
+    if len(np.unique(length)) > 1 and share < .3 and not known: return None
     if len(np.unique(length)) == 1 and longest < BY_DESIGN and not no_better(evidence):
         return None                                       # a task of so many steps, and it is learned
     if shows_time(evidence.chance): return None

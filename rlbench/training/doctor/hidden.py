@@ -18,7 +18,7 @@ import torch
 from ...core.batch import Batch, columns
 from .evidence import episodes_of
 from .findings import Finding, all_rows, all_steps, numbers_seen, seen_whole, told_dims
-from .findings import acts_shown, ages, within_episodes
+from .findings import acts_shown, ages, registered_limit, within_episodes
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #560892ac
 def not_a_number(evidence):
@@ -396,12 +396,6 @@ def moves_on(rows): # of observations that are vectors
     return bool((left[lively] < .1).any())
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #60e621c5
-def registered_limit(evidence):
-    "The limit of steps with which a world is registered; 0 where there is none"
-    spec = getattr(evidence.trainer.env.single, "spec", None)
-    known = gym.registry.get(spec.id) if spec else None
-    return getattr(known, "max_episode_steps", None) or 0
-
 def hasty_limit(evidence):
     "Most episodes are cut after a few steps, or all after some more that are paid alike or far from usual; or one"
     episodes = seen_whole(evidence)
