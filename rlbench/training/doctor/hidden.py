@@ -6,7 +6,7 @@
 __all__ = ['WHOSE_STEPS', 'FAR_BACK', 'SOON', 'MANY_STEPS', 'HIDDEN_CHECKS', 'not_a_number', 'frozen_observation', 'are_numbered',
            'between_twins', 'noisy_reward', 'hidden_time', 'ends_by_chance', 'hidden_state', 'paid_how', 'late_reward',
            'silent_steps', 'open_by_lags', 'reward_of_before', 'paid_score', 'cut_soon', 'of_the_run', 'nothing_lasts',
-           'changed_world', 'endless_lengths', 'earns_more', 'no_end', 'nothing_reached']
+           'rises', 'changed_world', 'endless_lengths', 'earns_more', 'no_end', 'nothing_reached']
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #75c560b7
 import math
@@ -421,10 +421,18 @@ def hasty_limit(evidence):
         weight=.9 if at_once else .7, changes={}, numbers={"steps of an episode": length})
 
 # %% ../../../nbs/6_training/638_doctor/30_hidden.ipynb #c0b8dc7a
+def rises(newest, before): # [Ended, …]
+    "Whether episodes came to clearly more than those before them"
+    if len(before) < 20: return False
+    now, then = (np.array([one.ret for one in some]) for some in (newest, before))
+    return bool(now.mean() - then.mean() > 2 * np.sqrt((now.var() + then.var()) / 20))
+
 def changed_world(evidence):
     "In a fresh environment nearly all episodes come to more than any of the last ones; many, where those are all alike"
-    newest = [*evidence.trainer.env.episodes[evidence.who].finished][-20:]
-    if len(newest) < 20: return None
+    finished = [*evidence.trainer.env.episodes[evidence.who].finished]
+    newest = finished[-20:]
+    if len(newest) < 20 or rises(newest, finished[-40:-20]):
+        return None                                       # by then the policy is another one
     alike = len({(one.ret, one.length) for one in newest}) == 1
     fresh = (seen_whole(evidence) if alike else episodes_of(evidence.exploring)).ret
     most = max(one.ret for one in newest)

@@ -19,6 +19,7 @@ from torch.nn.utils import parameters_to_vector
 from ...core.batch import Batch, as_numpy, columns
 from .evidence import Patience
 from .findings import Finding
+from .policy import kept_random
 from ..learner import NotFinite
 from .rows import correlation
 from .updates import SLOW
@@ -206,7 +207,7 @@ def wrong_iteration(evidence):
     if not {"adv", "logp"} <= set(told) or "carry" in told: return None
     found = change_and_advantage(evidence, seconds=4.)
     together = correlation(*found) if found and len(found[0]) >= 200 else 0.      # of fewer rows chance has its say
-    if together > -.1: return None
+    if together > -.1 or kept_random(evidence): return None
     return Finding(
         "wrong_iteration", f"after all updates on a rollout of {len(found[0]):,} steps, changes of the chances of "
         f"actions correlate by {together:.2f} with their advantages",
