@@ -263,6 +263,19 @@ def test_a_card_is_dragged_sized_and_closed_and_a_reload_keeps_it(lab):
     assert names(page) == before
 
 
+def test_a_card_with_a_row_for_itself_can_be_closed(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40"))
+    forget(page)
+    lab.ask("wb.step('step', 60)")
+    lone = page.locator(".rl-card.rl-lone")
+    lone.wait_for()
+    name = lone.evaluate("card => [...card.classList].find(one => one.startsWith('rl-view-'))")
+    lone.locator(".rl-close").click()
+    page.locator(f".{name}").wait_for(state="hidden")
+    check_no_holes(page)
+    forget(page)
+
+
 def test_a_picture_fits_into_a_card_that_is_made_low_or_high(lab):
     page = start(lab, CLIFF)
     heights = []
