@@ -351,8 +351,9 @@ def test_looks_are_chosen_in_the_menu_and_runs_compared(lab):
     pair.locator(".rl-run", has_text="slow").wait_for()
     page.set_viewport_size(dict(width=1920, height=1000))
     page.evaluate(TURN)
-    widths = [one.bounding_box()["width"] for one in pair.locator(".rl-pair > *").all()]
-    assert len(widths) == 3 and max(widths) - min(widths) < 1
+    boxes = [one.bounding_box() for one in pair.locator(".rl-pair > *").all()]
+    for what in ("width", "y"):                          # three stand in one row, none below the others
+        assert len(boxes) == 3 and max(box[what] for box in boxes) - min(box[what] for box in boxes) < 1, what
     forget(page)
 
 
