@@ -276,6 +276,22 @@ def test_a_card_with_a_row_for_itself_can_be_closed(lab):
     forget(page)
 
 
+PANELS = """() => [...document.querySelectorAll('.rl-root > .rl-card, .rl-root > .rl-body')]
+  .map(panel => panel.getBoundingClientRect()).filter(box => box.height).map(box => [box.top, box.bottom])"""
+
+
+def test_what_opens_above_the_cards_does_not_touch_them(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40, num_envs=1"))
+    lab.ask("wb.step('step', 60)")
+    for name in ("take", "time"): page.locator(f"button.rl-{name}").click()
+    page.locator(".rl-timers svg.rl-flame").wait_for()
+    page.locator(".rl-card.rl-hands").wait_for()
+    boxes = page.evaluate(PANELS)
+    assert len(boxes) == 3
+    assert all(below[0] - above[1] >= 8 for above, below in zip(boxes, boxes[1:])), boxes
+    assert page.locator("button.rl-time-close").bounding_box()["width"] < 200
+
+
 def test_a_picture_fits_into_a_card_that_is_made_low_or_high(lab):
     page = start(lab, CLIFF)
     heights = []
