@@ -5,7 +5,7 @@ import pytest
 import torch
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from rlbench import Workbench
+from rlbench import Workbench, record
 from rlbench.core.state import same
 from rlbench.core.words import ConfigError
 from rlbench.envs.tabular import evaluate_policy, model_of
@@ -27,7 +27,7 @@ from rlbench.lab.views.policy_maps import PolicyMap, greedy_actions
 from rlbench.lab.views.term_views import TermsView
 from rlbench.lab.views.updates import GradientView, TargetsView, UpdateView
 from rlbench.lab.views.value_views import GridValues, ValueSurface, ValueTrace
-from rlbench.lab.views.views import ActionBars
+from rlbench.lab.views.views import ActionBars, LearningCurve
 from rlbench.training.evaluate import evaluate
 from rlbench.training.trainer import Trainer, load
 from tests.cases import CASES
@@ -405,3 +405,28 @@ def test_an_evaluation_on_the_beat_gives_way_to_whoever_asks(monkeypatch):
     player.step("step", 60)
     assert answers[0].result() == (100, 3)
     player.close()
+
+
+def test_the_colours_of_a_policy_end_where_its_actions_do():
+    trainer = Trainer("Pendulum-v1", "td3", seed=0, learning_starts=50, hidden=[8])
+    trainer.run(100)
+    view = PolicyMap(trainer, "agent")
+    for size in (1.99, .1, 1.6):
+        view.picture.colour(np.linspace(-size, size, 16).reshape(4, 4))
+        low, high = view.picture.range
+        assert low == -high and size <= high <= 2, size
+    view.picture.colour(np.full((4, 4), 3.))              # a mean may lie beyond them
+    assert view.picture.range[1] >= 3
+
+
+def test_who_learns_from_a_given_memory_has_no_learning_curve_until_an_episode_has_ended():
+    memory = record(Trainer("CartPole-v1", "dqn", seed=0, hidden=[8]), episodes=2)
+    trainer = Trainer("CartPole-v1", "bc", memory=memory, seed=0, hidden=[8], n_epochs=1)
+    view = LearningCurve(trainer, "agent")
+    assert not view.ready(trainer)
+    for event in trainer:
+        view.note(trainer, event)
+        if event.ended: break
+    assert trainer.env.episodes["agent"].total and view.ready(trainer)
+    online = Trainer("CartPole-v1", "dqn", seed=0, hidden=[8])
+    assert LearningCurve(online, "agent").ready(online)

@@ -344,6 +344,17 @@ def test_there_is_a_field_for_all_that_may_change_and_for_nothing_else(bench):
     assert part(wb, "hp-n_steps") is None            # cannot change during a run
 
 
+def test_a_row_is_closed_when_others_have_taken_its_number(bench):
+    wb = bench(algo="dqn", seed=0, learning_starts=50)
+    wb.step("step", 60)
+    buffer = view(wb, "buffer")
+    as_page(buffer.table, selected=58, opened=1)
+    wb.step("step", 1)
+    assert is_revealed(buffer.transition.widget) and buffer.table.selected == 58
+    wb.delete("age < 5")
+    assert not is_revealed(buffer.transition.widget) and buffer.table.selected == -1
+
+
 def test_a_row_opens_its_transition(bench):
     wb = bench(algo="dqn", seed=0, learning_starts=50)
     wb.step("step", 60)

@@ -263,6 +263,35 @@ def test_a_card_is_dragged_sized_and_closed_and_a_reload_keeps_it(lab):
     assert names(page) == before
 
 
+def test_a_card_with_a_row_for_itself_can_be_closed(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40"))
+    forget(page)
+    lab.ask("wb.step('step', 60)")
+    lone = page.locator(".rl-card.rl-lone")
+    lone.wait_for()
+    name = lone.evaluate("card => [...card.classList].find(one => one.startsWith('rl-view-'))")
+    lone.locator(".rl-close").click()
+    page.locator(f".{name}").wait_for(state="hidden")
+    check_no_holes(page)
+    forget(page)
+
+
+PANELS = """() => [...document.querySelectorAll('.rl-root > .rl-card, .rl-root > .rl-body')]
+  .map(panel => panel.getBoundingClientRect()).filter(box => box.height).map(box => [box.top, box.bottom])"""
+
+
+def test_what_opens_above_the_cards_does_not_touch_them(lab):
+    page = start(lab, BENCH.format(env="CartPole-v1", algo="dqn", more=", learning_starts=40, num_envs=1"))
+    lab.ask("wb.step('step', 60)")
+    for name in ("take", "time"): page.locator(f"button.rl-{name}").click()
+    page.locator(".rl-timers svg.rl-flame").wait_for()
+    page.locator(".rl-card.rl-hands").wait_for()
+    boxes = page.evaluate(PANELS)
+    assert len(boxes) == 3
+    assert all(below[0] - above[1] >= 8 for above, below in zip(boxes, boxes[1:])), boxes
+    assert page.locator("button.rl-time-close").bounding_box()["width"] < 200
+
+
 def test_a_picture_fits_into_a_card_that_is_made_low_or_high(lab):
     page = start(lab, CLIFF)
     heights = []
@@ -338,8 +367,9 @@ def test_looks_are_chosen_in_the_menu_and_runs_compared(lab):
     pair.locator(".rl-run", has_text="slow").wait_for()
     page.set_viewport_size(dict(width=1920, height=1000))
     page.evaluate(TURN)
-    widths = [one.bounding_box()["width"] for one in pair.locator(".rl-pair > *").all()]
-    assert len(widths) == 3 and max(widths) - min(widths) < 1
+    boxes = [one.bounding_box() for one in pair.locator(".rl-pair > *").all()]
+    for what in ("width", "y"):                          # three stand in one row, none below the others
+        assert len(boxes) == 3 and max(box[what] for box in boxes) - min(box[what] for box in boxes) < 1, what
     forget(page)
 
 

@@ -10,6 +10,8 @@ NEWS = """with open("some/0.01-0/metrics.jsonl", "a") as file:
     print('{"steps": 400, "mean_return": 77.0}', file=file)"""
 CELLS = """() => [...document.querySelectorAll('.rl-runs-table tr')]
   .map(line => [...line.children].map(cell => cell.innerText.split(' ')[0]))"""
+LINES = """cell => { const all = document.createRange(); all.selectNodeContents(cell);
+  return all.getClientRects().length; }"""
 HASH = "src => document.querySelector('.rl-runs-picture').src !== src"
 
 
@@ -22,6 +24,9 @@ def test_a_checkpoint_is_opened_by_clicks(lab):
     picture = page.locator(".rl-runs-picture")
     assert lab.pixels(".rl-runs-picture")["ink"] > 500
     assert not page.locator(".rl-paper").is_visible() and not page.locator(".rl-run-card").is_visible()
+    page.set_viewport_size(dict(width=600, height=1600))       # narrow: when a run began is still one line
+    assert rows.first.locator("td").nth(-2).evaluate(LINES) == 1
+    page.set_viewport_size(dict(width=1280, height=1600))
     heads = page.evaluate(CELLS)[0]
     assert heads[:4] == ["drawn", "run", "lr", "seed"]
     before = picture.get_attribute("src")
@@ -54,6 +59,8 @@ def test_a_checkpoint_is_opened_by_clicks(lab):
     card.locator("button.rl-run-time").click()
     card.locator("svg.rl-flame rect").first.wait_for()
     assert card.locator("svg.rl-flame title").first.text_content().startswith("all: ")
+    flame, table = (card.locator(f".rl-flame-said {part}").bounding_box() for part in ("svg", "table"))
+    assert table["x"] > flame["x"] + flame["width"] and table["y"] < flame["y"] + flame["height"]
     card.locator("select").select_option(label="best")
     card.locator("button.rl-run-open").click()
     page.locator(".rl-status", has_text="Ready").wait_for()

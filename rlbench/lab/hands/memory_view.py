@@ -180,7 +180,14 @@ class MemoryView(Ordering):
         self.check_chosen(learner)
         urgent = bool(getattr(learner.algo, "prioritized_replay_alpha", 0))
         self.bar.say(self.words_of_meant(learner), urgent)
-        self.change.show(uses_of(trainer, self.who).change)
+        self.show_change(uses_of(trainer, self.who).change)
+
+    def show_change(self, change):
+        "What an operation changed; the row that is opened may have another number since then"
+        if change and change is not self.change.shown:
+            self.table.close_row()
+            self.transition.close()
+        self.change.show(change)
 
     def draw(self, trainer, moving):
         busy = moving and self.table.filter               # a filter asks every row

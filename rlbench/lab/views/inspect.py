@@ -207,8 +207,9 @@ class TransitionView:
 def held_text(memory):
     "How full a memory is, in words"
     most = memory.capacity * memory.num_envs
-    size = memory.nbytes / 1e6
-    return f"{len(memory):,} of {most:,} rows held, {memory.added:,} added so far, {size:.1f} MB"
+    kilos = memory.nbytes / 1e3
+    size = f"{kilos:.1f} kB" if kilos < 1e3 else f"{kilos / 1e3:.1f} MB"
+    return f"{len(memory):,} of {most:,} rows held, {memory.added:,} added so far, {size}"
 
 # %% ../../../nbs/8_lab/2_views/23_inspect.ipynb #066f0b0c
 def cells_of(learner, rows):

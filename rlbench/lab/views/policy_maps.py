@@ -64,13 +64,15 @@ class PolicyPicture(SurfacePicture):
     word = "action"
     table = DIVERGING
     names = None        # of the actions to choose from
+    most = np.inf       # the end of an action's space that is farther from 0
 
     def colour(self, val): # (up, across)
         if self.names:
             self.range = 0, len(self.names) - 1
             return self.fill(self.ax, choice_colours(len(self.names))[val.astype(int)], smooth=False)
         far = max(float(np.abs(val).max()), 1e-9)
-        far = max(map(abs, cover(self.range, -far, far)))
+        reach = max(map(abs, cover(self.range, -far, far)))
+        far = max(far, min(reach, self.most))
         self.range = -far, far          # grey is 0
         self.fill(self.ax, colour(val, *self.range, self.table))
 
@@ -116,11 +118,17 @@ class PolicyMap(ValueSurface):
     def build(self):
         super().build()
         if self.discrete: self.picture.names = self.names
+        else: self.picture.most = self.farthest()
+
+    def farthest(self):
+        "The end of the chosen number's interval that is farther from 0"
+        return max(abs(float(end[self.which.value])) for end in (self.space.low, self.space.high))
 
     def changed(self, change):
         "Another number of the action has other colours"
         if change["owner"] is self.which:
             self.picture.range = None
+            self.picture.most = self.farthest()
         super().changed(change)
 
     def thought(self, trainer, rows):

@@ -28,11 +28,13 @@ from ...training.rule import learner_row
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #73a3c65f
 def part_box(i, n,
              tall=196): # pixels of all
-    "(left, top, right, bottom), pixels, of the i-th of n pictures on a sheet, three in a row"
-    left = 8 + i % 3 * 131
-    each = tall / -(-n // 3)
-    top = 4 + i // 3 * each
-    return left, top, left + 120, top + each - 4
+    "(left, top, right, bottom), pixels, of the i-th of n pictures on a sheet, three in a row or as many as fill it"
+    across = {1: 1, 2: 2, 4: 2}.get(n, 3)
+    wide = 393 // across
+    each = tall / -(-n // across)
+    left = 8 + i % across * wide
+    top = 4 + i // across * each
+    return left, top, left + wide - 11, top + each - 4
 
 # %% ../../../nbs/8_lab/2_views/25_updates.ipynb #9139be8e
 def draw_part(sheet, box, name, values, fill):

@@ -331,6 +331,11 @@ class LearningCurve(View):
         self.picture.limits(self.ax, (0, 100), (0, 1))
         self.set_points([], [], [])
 
+    def ready(self, trainer):
+        "Whoever learns from a memory that was given may never play an episode"
+        learner = trainer.learners.get(self.who)
+        return bool(self.returns.points or not learner or not learner.settings.offline)
+
     def note(self, trainer, event):
         self.returns.note(trainer, event)
 
