@@ -424,7 +424,8 @@ def hasty_limit(evidence):
 def rises(newest, before): # [Ended, …]
     "Whether episodes came to clearly more than those before them"
     if len(before) < 20: return False
-    now, then = (np.array([one.ret for one in some]) for some in (newest, before))
+    now = np.array([one.ret for one in newest])
+    then = np.array([one.ret for one in before])
     return bool(now.mean() - then.mean() > 2 * np.sqrt((now.var() + then.var()) / 20))
 
 def changed_world(evidence):
