@@ -92,7 +92,7 @@ def breakpoint_share(text, rounds):
 
     def asked(trainer, event):
         [(_, kept, ask)] = hearing[event.marks]
-        return "" if kept and kept(event) else ask(trainer, event)
+        return "" if kept and kept(trainer, event) else ask(trainer, event)
 
     clocked = clocked_by(asked)
     laden.stops.hearing = {marks: [(1, None, clocked)] * len(there) for marks, there in hearing.items()}
