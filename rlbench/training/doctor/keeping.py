@@ -204,10 +204,11 @@ def change_and_advantage(evidence, seconds):
 def wrong_iteration(evidence):
     "Updates on a rollout make good actions rarer"
     told = evidence.rehearsal.data.keys() if evidence.rehearsal and evidence.algo.on_policy else {}
-    if not {"adv", "logp"} <= set(told) or "carry" in told: return None
+    if not {"adv", "logp"} <= set(told) or "carry" in told or kept_random(evidence):
+        return None
     found = change_and_advantage(evidence, seconds=4.)
     together = correlation(*found) if found and len(found[0]) >= 200 else 0.      # of fewer rows chance has its say
-    if together > -.1 or kept_random(evidence): return None
+    if together > -.1: return None
     return Finding(
         "wrong_iteration", f"after all updates on a rollout of {len(found[0]):,} steps, changes of the chances of "
         f"actions correlate by {together:.2f} with their advantages",
